@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Key is everything that decides the result of a unit. Two units with equal keys are the same unit, whatever they are
+// called; a field that differs is the reason why a unit runs again.
+type Key struct {
+	ModelFingerprint string `json:"model_fingerprint"` // of the source GGUF, before any quantisation by us
+	Format           string `json:"format"`
+	Mask             string `json:"mask"` // canonical: "0,3"; empty = nothing dropped
+	TypeK            string `json:"type_k"`
+	TypeV            string `json:"type_v"`
+	Engine           string `json:"engine"`         // "embedded"
+	EngineVersion    string `json:"engine_version"` // engine.Version, which also covers the quantiser and the evaluators
+	Threads          int    `json:"threads"`
+	Stage            string `json:"stage"`
+	Prompt           int    `json:"prompt"`
+	Generate         int    `json:"generate"`
+	Depth            int    `json:"depth"`
+	Context          int    `json:"context"`
+	Batch            int    `json:"n_batch"`
+	UBatch           int    `json:"n_ubatch"`
+	InputSHA256      string `json:"input_sha256"`
+	Chunks           int    `json:"chunks"`
+	Tasks            int    `json:"tasks"`
+	Trace            string `json:"trace"`   // what the tokens are drawn from: "seed 1 block 2"; empty when the input decides them
+	Block            int    `json:"block"`   // repetition
+	Control          bool   `json:"control"` // the second baseline of `control: aa`
+}
+
+// ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
+func (k Key) ID() string {
+	b, err := json.Marshal(k)
+	if err != nil {
+		panic("plan: a Key is always marshalable: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Difference is one field in which two keys differ.
+type Difference struct {
+	Field    string `json:"field"`
+	Old, New string
+}
+
+// Diff lists the fields in which old and k differ, in declaration order, by their JSON names.
+func (k Key) Diff(old Key) []Difference {
+	var out []Difference
+	a, b := reflect.ValueOf(old), reflect.ValueOf(k)
+	for i := range a.NumField() {
+		if x, y := a.Field(i).Interface(), b.Field(i).Interface(); x != y {
+			name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
+			out = append(out, Difference{name, fmt.Sprint(x), fmt.Sprint(y)})
+		}
+	}
+	return out
+}
+
+// CanonicalMask is the canonical form of a mask in a Key: ascending layer numbers joined by commas.
+func CanonicalMask(layers []int) string {
+	s := make([]string, len(layers))
+	for i, l := range layers {
+		s[i] = fmt.Sprint(l)
+	}
+	return strings.Join(s, ",")
+}
