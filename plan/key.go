@@ -30,16 +30,36 @@ type Key struct {
 	InputSHA256      string `json:"input_sha256"`
 	Chunks           int    `json:"chunks"`
 	Tasks            int    `json:"tasks"`
-	Trace            string `json:"trace"`   // what the tokens are drawn from: "seed 1 block 2"; empty when the input decides them
+	Trace            string `json:"trace"`   // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
 	Block            int    `json:"block"`   // repetition
 	Control          bool   `json:"control"` // the second baseline of `control: aa`
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
-func (k Key) ID() string {
-	b, err := json.Marshal(k)
+func (k Key) ID() string { return digest(k) }
+
+// StateKey is everything that decides the content of a prefilled state.
+type StateKey struct {
+	ModelFingerprint string `json:"model_fingerprint"`
+	Format           string `json:"format"`
+	Mask             string `json:"mask"`
+	TypeK            string `json:"type_k"`
+	TypeV            string `json:"type_v"`
+	Engine           string `json:"engine"`
+	EngineVersion    string `json:"engine_version"`
+	Depth            int    `json:"depth"`
+	Batch            int    `json:"n_batch"`
+	UBatch           int    `json:"n_ubatch"`
+	Trace            string `json:"trace"` // what its tokens are drawn from: "seed 1 depth 1024"
+}
+
+// ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
+func (k StateKey) ID() string { return digest(k) }
+
+func digest(key any) string {
+	b, err := json.Marshal(key)
 	if err != nil {
-		panic("plan: a Key is always marshalable: " + err.Error())
+		panic("plan: a key is always marshalable: " + err.Error())
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])

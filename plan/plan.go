@@ -30,21 +30,23 @@ const EngineEmbedded = "embedded"
 
 // Plan is the ordered list of units of one campaign, with everything the runner and the tables need to know.
 type Plan struct {
-	Schema         string      `json:"schema"`
-	Campaign       string      `json:"campaign"`        // name
-	CampaignSHA256 string      `json:"campaign_sha256"` // of the YAML bytes
-	Seed           uint64      `json:"seed"`
-	Order          string      `json:"order"`
-	Repetitions    int         `json:"repetitions"`
-	Threads        int         `json:"threads"`
-	Models         []Model     `json:"models"`
-	Arms           []Arm       `json:"arms"`     // in matrix order; names are unique
-	Baseline       string      `json:"baseline"` // name of the baseline arm
-	Conditions     []Condition `json:"conditions"`
-	States         []State     `json:"states,omitempty"` // prefilled states that depth units load
-	Units          []Unit      `json:"units"`            // in execution order
-	Tables         []Table     `json:"tables"`
-	Warnings       []string    `json:"warnings,omitempty"`
+	Schema         string        `json:"schema"`
+	Campaign       string        `json:"campaign"`        // name
+	CampaignSHA256 string        `json:"campaign_sha256"` // of the YAML bytes
+	Seed           uint64        `json:"seed"`
+	Order          string        `json:"order"`
+	Repetitions    int           `json:"repetitions"`
+	Threads        int           `json:"threads"`
+	Timeout        time.Duration `json:"timeout_ns,omitempty"` // of one unit; 0 = none
+	Until          string        `json:"until,omitempty"`      // when to stop starting units, as written; see Deadline
+	Models         []Model       `json:"models"`
+	Arms           []Arm         `json:"arms"`     // in matrix order; names are unique
+	Baseline       string        `json:"baseline"` // name of the baseline arm
+	Conditions     []Condition   `json:"conditions"`
+	States         []State       `json:"states,omitempty"` // prefilled states that depth units load
+	Units          []Unit        `json:"units"`            // in execution order
+	Tables         []Table       `json:"tables"`
+	Warnings       []string      `json:"warnings,omitempty"`
 }
 
 // Model is one GGUF file of the campaign.
@@ -54,6 +56,7 @@ type Model struct {
 	Path        string `json:"path"`   // absolute path; empty for builtin models
 	Fingerprint string `json:"fingerprint"`
 	Bytes       int64  `json:"bytes"`
+	Format      string `json:"format"` // of the file itself: an arm of this format uses it as it is, any other is quantised from it
 }
 
 // Mask is a named set of layers whose attention is dropped.
@@ -96,10 +99,11 @@ type Condition struct {
 
 // State is a prefilled KV state: built once per arm and depth, loaded by every repetition, removed when its units are done.
 type State struct {
-	ID    string `json:"id"` // hash of everything that decides its content
-	Arm   string `json:"arm"`
-	Depth int    `json:"depth"`
-	Bytes int64  `json:"bytes"` // its need of disk space
+	ID    string   `json:"id"`  // Key.ID()
+	Arm   string   `json:"arm"` // one arm that it belongs to; the control shares the baseline's states
+	Depth int      `json:"depth"`
+	Bytes int64    `json:"bytes"` // its need of disk space
+	Key   StateKey `json:"key"`
 }
 
 // Unit is one arm at one condition, one repetition: the thing that is executed, stored and resumed.

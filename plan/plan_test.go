@@ -1,0 +1,67 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestDeadlineIsTheNextTimeTheClockShowsIt(t *testing.T) {
+	zone := time.FixedZone("", 3600)
+	now := time.Date(2026, 1, 31, 22, 30, 0, 0, zone)
+	for until, want := range map[string]string{
+		"":                     "0001-01-01T00:00:00Z",
+		"23:00":                "2026-01-31T23:00:00+01:00",
+		"22:30":                "2026-02-01T22:30:00+01:00",
+		"07:00":                "2026-02-01T07:00:00+01:00",
+		"2026-03-01T00:00:00Z": "2026-03-01T00:00:00Z",
+	} {
+		got, err := Deadline(until, now)
+		if err != nil || got.Format(time.RFC3339) != want {
+			t.Errorf("Deadline(%q) = %s, %v; want %s", until, got.Format(time.RFC3339), err, want)
+		}
+	}
+	for _, bad := range []string{"7", "25:00", "tomorrow", "2026-03-01"} {
+		if at, err := Deadline(bad, now); err == nil {
+			t.Errorf("Deadline(%q) = %s, want an error", bad, at)
+		}
+	}
+}
+
+func TestDiffNamesTheFieldsThatDiffer(t *testing.T) {
+	old := Key{Format: "F16", Threads: 2}
+	got := Key{Format: "Q4_0", Threads: 2, Mask: "0,3"}.Diff(old)
+	want := []Difference{{"format", "F16", "Q4_0"}, {"mask", "", "0,3"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("Diff = %v, want %v", got, want)
+	}
+}
+
+func TestKeysThatDifferHaveDifferentIDs(t *testing.T) {
+	if a, b := (Key{Block: 1}).ID(), (Key{Block: 2}).ID(); a == b || len(a) != 16 {
+		t.Errorf("ids %q and %q", a, b)
+	}
+	if a, b := (StateKey{Depth: 1}).ID(), (StateKey{Depth: 2}).ID(); a == b || len(a) != 16 {
+		t.Errorf("state ids %q and %q", a, b)
+	}
+}
+
+func TestEveryMetricHasAStage(t *testing.T) {
+	for _, m := range Metrics() {
+		if len(MetricStages(m)) == 0 {
+			t.Errorf("metric %s has no stage", m)
+		}
+	}
+	if MetricStages("speed") != nil {
+		t.Error("an unknown metric has stages")
+	}
+}
+
+func TestKVName(t *testing.T) {
+	if got := KVName("f16", "f16"); got != "f16" {
+		t.Errorf("equal types: %q", got)
+	}
+	if got := (Arm{TypeK: "q8_0", TypeV: "f16"}).KV(); got != "q8_0/f16" {
+		t.Errorf("different types: %q", got)
+	}
+}
