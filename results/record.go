@@ -26,7 +26,8 @@ const (
 )
 
 // Record is the stored raw output of a unit with the circumstances of its execution. It is written once and never
-// changed: a retried unit gets a new record and the failed one moves to failed/.
+// changed: a unit that is run again gets a new record and the old one moves to failed/ or superseded/. Unit, Arm and
+// Condition are as they were at that time; a later plan may name the same unit (the same Unit.ID) otherwise.
 type Record struct {
 	Schema      string         `json:"schema"`
 	Unit        plan.Unit      `json:"unit"`
@@ -36,15 +37,15 @@ type Record struct {
 	Environment string         `json:"environment"` // Environment.ID
 	Started     time.Time      `json:"started"`
 	Ended       time.Time      `json:"ended"`
-	Resumed     int            `json:"resumed"` // how many times the unit went on from its own checkpoint
+	Resumed     int            `json:"resumed"` // how many times the unit went on from its own checkpoint; then Started is that of its last part
 	LoadBefore  Load           `json:"load_before"`
 	LoadAfter   Load           `json:"load_after"`
 	ModelSHA256 string         `json:"model_sha256"` // of the file that was really evaluated (after quantisation)
 	Outcome     string         `json:"outcome"`      // OK or Failed
 	Failure     *Failure       `json:"failure,omitempty"`
-	Stdout      string         `json:"stdout"` // raw, in the form of docs/format/output.md
-	Stderr      string         `json:"stderr"`
-	StdoutSHA   string         `json:"stdout_sha256"`
+	Stdout      Output         `json:"stdout"` // raw, in the form of docs/format/output.md
+	Stderr      Output         `json:"stderr"`
+	StdoutSHA   string         `json:"stdout_sha256"` // set and checked by this package
 }
 
 // Failure says how a unit failed.
