@@ -14,6 +14,7 @@ const (
 	newestVersion    = 3
 	defaultAlignment = 32
 	alignmentKey     = "general.alignment"
+	maxAlignment     = 1 << 20 // far above any in use; a larger one would only make padding
 	maxDims          = 4
 	maxKeyBytes      = 1<<16 - 1
 
@@ -117,7 +118,7 @@ func (c *cursor) entry(f *File, i int) error {
 	}
 	if key == alignmentKey {
 		if f.Alignment, err = alignment(v); err != nil {
-			return c.fail(at, what, "a uint32 that is a power of two", found(v))
+			return c.fail(at, what, fmt.Sprintf("a uint32 that is a power of two up to %d", maxAlignment), found(v))
 		}
 	}
 	f.values[key] = v
@@ -128,11 +129,11 @@ func (c *cursor) entry(f *File, i int) error {
 // alignment reads the value of general.alignment.
 func alignment(v Value) (int, error) {
 	if v.kind == Uint32 {
-		if n := binary.LittleEndian.Uint32(v.raw); bits.OnesCount32(n) == 1 && n <= math.MaxInt32 {
+		if n := binary.LittleEndian.Uint32(v.raw); bits.OnesCount32(n) == 1 && n <= maxAlignment {
 			return int(n), nil
 		}
 	}
-	return 0, fmt.Errorf("alignment must be a uint32 that is a power of two, not %s", found(v))
+	return 0, fmt.Errorf("alignment must be a uint32 that is a power of two up to %d, not %s", maxAlignment, found(v))
 }
 
 // tensor reads the i-th tensor entry and adds the tensor, without its data, to f.

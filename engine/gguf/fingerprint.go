@@ -1,0 +1,40 @@
+package gguf
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Fingerprint is the identity of a model: the SHA-256 of its file, of all parts one after the other if it is split, in
+// lower-case hexadecimal. It reads every byte.
+func Fingerprint(path string) (string, error) {
+	f, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	parts := f.Parts()
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		if err := addFile(h, p); err != nil {
+			return "", fmt.Errorf("fingerprint of %s: %w", path, err)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// addFile reads the file rather than a mapping of it, so that a disk error is an error and not a fault.
+func addFile(w io.Writer, path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_, err = io.CopyBuffer(struct{ io.Writer }{w}, f, make([]byte, 1<<20))
+	return errors.Join(err, f.Close())
+}
