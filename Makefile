@@ -1,11 +1,37 @@
 GO ?= go
-STATICCHECK_VERSION ?= 2026.1
 export CGO_ENABLED ?= 0
+FUZZTIME ?= 5s
 
-.PHONY: build test lint fuzz-short race quickstart generate
+.PHONY: build test lint fuzz-short race conformance quickstart generate help
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/run-campaign
 	$(GO) build -o bin/run-campaign ./cmd/run-campaign
 
 test: ## the fast suite
 	$(GO) test ./...
+
+lint: ## gofmt, go vet, staticcheck
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not gofmt-clean:"; echo "$$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+fuzz-short: ## every fuzzer for FUZZTIME (5s)
+	@set -e; for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -parallel 2 $$pkg; \
+	  done; done
+
+race: ## runner and engine under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -short ./runner/... ./results/... ./engine ./engine/kernel
+
+conformance: ## the whole agreement with upstream on Glossary 5M (minutes)
+	ATTNBUDGET_FULL=1 $(GO) test -count=1 -timeout 60m -v ./engine/eval
+
+quickstart: build ## run campaigns/quickstart.yaml
+	bin/run-campaign run campaigns/quickstart.yaml
+
+generate: ## the JSON schema and the assembly
+	$(GO) generate ./...
