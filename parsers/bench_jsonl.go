@@ -1,0 +1,78 @@
+package parsers
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// llama-bench -o jsonl: one object a line. The embedded engine writes the same with fields of its own at the end.
+
+const benchMark = `{"build_commit":`
+
+func benchLine(l line) bool {
+	return strings.HasPrefix(strings.Replace(strings.TrimSpace(l.text), " ", "", 1), benchMark)
+}
+
+func matchBenchJSONL(t *text) bool {
+	for _, l := range t.lines {
+		if benchLine(l) {
+			return true
+		}
+	}
+	return false
+}
+
+func decodeBenchJSONL(t *text) ([]Measurement, error) {
+	var rows []*benchRow
+	for _, l := range t.lines {
+		if !benchLine(l) {
+			continue
+		}
+		o, err := newObject(l)
+		if err != nil {
+			return nil, err
+		}
+		r, err := benchObject(o)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return measurements(rows)
+}
+
+// benchObject reads one object of either JSON form.
+func benchObject(o *object) (*benchRow, error) {
+	fields := map[string]string{}
+	for name, raw := range o.fields {
+		if !results[name] || strings.HasPrefix(name, "avg") || strings.HasPrefix(name, "std") {
+			fields[name] = plain(raw)
+		}
+	}
+	for _, name := range []string{"n_prompt", "n_gen", "avg_ts", "stddev_ts"} {
+		o.raw(name)
+	}
+	ns := o.floats("samples_ns")
+	ts := o.floats("samples_ts")
+	if o.err != nil {
+		return nil, o.err
+	}
+	if len(ns) == 0 {
+		return nil, truncated(o.line, "samples_ns with at least one sample", "an empty list")
+	}
+	r, err := newBenchRow(o.line, fields)
+	if err != nil {
+		return nil, err
+	}
+	r.samplesNS, r.samplesTS = ns, ts
+	return r, nil
+}
+
+// plain is a JSON value as text: strings without quotes, everything else as written.
+func plain(raw json.RawMessage) string {
+	var s string
+	if json.Unmarshal(raw, &s) == nil {
+		return s
+	}
+	return string(raw)
+}
