@@ -21,26 +21,27 @@ import (
 type codec struct {
 	dequantize func(dst []float32, src []byte)
 	quantize   func(dst []byte, src []float32)
+	halves     []int // offsets of the half precision numbers in a block
 }
 
 var codecs = map[gguf.Type]codec{
-	gguf.F32:    {dequantizeF32, quantizeF32},
-	gguf.F16:    {dequantizeF16, quantizeF16},
-	gguf.BF16:   {dequantizeBF16, quantizeBF16},
-	gguf.Q4_0:   {dequantizeQ4_0, quantizeQ4_0},
-	gguf.Q4_1:   {dequantizeQ4_1, quantizeQ4_1},
-	gguf.Q5_0:   {dequantizeQ5_0, quantizeQ5_0},
-	gguf.Q5_1:   {dequantizeQ5_1, quantizeQ5_1},
-	gguf.Q8_0:   {dequantizeQ8_0, quantizeQ8_0},
-	gguf.Q8_1:   {dequantizeQ8_1, quantizeQ8_1},
-	gguf.Q2_K:   {dequantizeQ2_K, quantizeQ2_K},
-	gguf.Q3_K:   {dequantizeQ3_K, quantizeQ3_K},
-	gguf.Q4_K:   {dequantizeQ4_K, quantizeQ4_K},
-	gguf.Q5_K:   {dequantizeQ5_K, quantizeQ5_K},
-	gguf.Q6_K:   {dequantizeQ6_K, quantizeQ6_K},
-	gguf.Q8_K:   {dequantizeQ8_K, quantizeQ8_K},
-	gguf.IQ4_NL: {dequantizeIQ4_NL, quantizeIQ4_NL},
-	gguf.IQ4_XS: {dequantizeIQ4_XS, quantizeIQ4_XS},
+	gguf.F32:    {dequantizeF32, quantizeF32, nil},
+	gguf.F16:    {dequantizeF16, quantizeF16, []int{0}},
+	gguf.BF16:   {dequantizeBF16, quantizeBF16, nil},
+	gguf.Q4_0:   {dequantizeQ4_0, quantizeQ4_0, []int{0}},
+	gguf.Q4_1:   {dequantizeQ4_1, quantizeQ4_1, []int{0, 2}},
+	gguf.Q5_0:   {dequantizeQ5_0, quantizeQ5_0, []int{0}},
+	gguf.Q5_1:   {dequantizeQ5_1, quantizeQ5_1, []int{0, 2}},
+	gguf.Q8_0:   {dequantizeQ8_0, quantizeQ8_0, []int{0}},
+	gguf.Q8_1:   {dequantizeQ8_1, quantizeQ8_1, []int{0, 2}},
+	gguf.Q2_K:   {dequantizeQ2_K, quantizeQ2_K, []int{80, 82}},
+	gguf.Q3_K:   {dequantizeQ3_K, quantizeQ3_K, []int{108}},
+	gguf.Q4_K:   {dequantizeQ4_K, quantizeQ4_K, []int{0, 2}},
+	gguf.Q5_K:   {dequantizeQ5_K, quantizeQ5_K, []int{0, 2}},
+	gguf.Q6_K:   {dequantizeQ6_K, quantizeQ6_K, []int{208}},
+	gguf.Q8_K:   {dequantizeQ8_K, quantizeQ8_K, nil},
+	gguf.IQ4_NL: {dequantizeIQ4_NL, quantizeIQ4_NL, []int{0}},
+	gguf.IQ4_XS: {dequantizeIQ4_XS, quantizeIQ4_XS, []int{0}},
 }
 
 // Dequantize expands whole blocks of type t into dst. It panics unless len(dst) is a multiple of the type's block size
