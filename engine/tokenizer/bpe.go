@@ -118,7 +118,7 @@ func (b *bpe) addMerge(rank int32, text string) {
 
 func (b *bpe) encode(text string, ids []int32) []int32 {
 	text = upstreamUTF8(text)
-	var s bpeState
+	var s mergeState
 	for len(text) > 0 {
 		n := b.split(text)
 		ids = b.encodeWord(text[:n], &s, ids)
@@ -127,13 +127,7 @@ func (b *bpe) encode(text string, ids []int32) []int32 {
 	return ids
 }
 
-// bpeState is scratch memory shared by the words of one text.
-type bpeState struct {
-	symbols []symbol
-	queue   queue
-}
-
-func (b *bpe) encodeWord(word string, s *bpeState, ids []int32) []int32 {
+func (b *bpe) encodeWord(word string, s *mergeState, ids []int32) []int32 {
 	if b.whole(word) {
 		if id, ok := b.numbers[word]; ok && id < b.vocabSize {
 			return append(ids, id)
@@ -160,7 +154,7 @@ func (b *bpe) encodeWord(word string, s *bpeState, ids []int32) []int32 {
 }
 
 // fill makes a symbol of every byte (byte-level) or character of a word.
-func (b *bpe) fill(word string, s *bpeState) {
+func (b *bpe) fill(word string, s *mergeState) {
 	s.symbols, s.queue = s.symbols[:0], s.queue[:0]
 	for start := 0; start < len(word); {
 		n, id := 1, none
@@ -178,7 +172,7 @@ func (b *bpe) fill(word string, s *bpeState) {
 	link(s.symbols)
 }
 
-func (b *bpe) try(s *bpeState, left, right int32) {
+func (b *bpe) try(s *mergeState, left, right int32) {
 	if left < 0 || right < 0 {
 		return
 	}

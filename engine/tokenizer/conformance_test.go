@@ -108,3 +108,19 @@ func roundTrip(t *Tokenizer, text string) string {
 	}
 	return text
 }
+
+func TestSPMWordByWordEqualsWholeText(t *testing.T) {
+	tok := sharedVocabulary(t, "llama-spm")
+	s := tok.algorithm.(*spm)
+	if !s.wordwise {
+		t.Fatal("Llama's vocabulary has no token with a space inside")
+	}
+	whole := *s
+	whole.wordwise = false
+	for _, c := range conformanceCases(t, "llama-spm") {
+		text := strings.ReplaceAll(" "+c.Text, " ", escapedSpace)
+		if got, want := s.encode(text, nil), whole.encode(text, nil); !slices.Equal(got, want) {
+			t.Errorf("%q: word by word %v, whole %v", c.Text, got, want)
+		}
+	}
+}

@@ -8,6 +8,12 @@ type symbol struct {
 	id         int32 // number of its text, -1 if nothing merges with it
 }
 
+// mergeState is scratch memory shared by the words of one text.
+type mergeState struct {
+	symbols []symbol
+	queue   queue
+}
+
 // link chains symbols in order.
 func link(symbols []symbol) {
 	for i := range symbols {

@@ -1,6 +1,9 @@
 package tokenizer
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // spm is SentencePiece's BPE: of all neighbouring pairs whose joined text is a token, the one with the highest score is
 // merged first (Kudo and Richardson 2018). What is no token in the end becomes byte tokens.
@@ -8,10 +11,16 @@ type spm struct {
 	tokens []token
 	byText map[string]int32
 	bytes  [256]int32
+	// wordwise says that no token has a space behind another character, so that no merge crosses into a new word and
+	// words can be merged one by one, in caches that fit: several times faster, and the same result.
+	wordwise bool
 }
 
 func newSPM(file string, v *vocab) (*spm, error) {
-	s := &spm{tokens: v.tokens, byText: v.byText}
+	s := &spm{tokens: v.tokens, byText: v.byText, wordwise: true}
+	for _, t := range v.tokens {
+		s.wordwise = s.wordwise && wordLen(t.text) == len(t.text)
+	}
 	for b := range 256 {
 		id, ok := v.byText[byteTokenText(byte(b))]
 		if !ok {
@@ -25,15 +34,41 @@ func newSPM(file string, v *vocab) (*spm, error) {
 	return s, nil
 }
 
+// wordLen is the length of the first word of text: leading spaces and all up to the next space.
+func wordLen(text string) int {
+	spaces := 0
+	for strings.HasPrefix(text[spaces:], escapedSpace) {
+		spaces += len(escapedSpace)
+	}
+	if i := strings.Index(text[spaces:], escapedSpace); i >= 0 {
+		return spaces + i
+	}
+	return len(text)
+}
+
 func (s *spm) encode(text string, ids []int32) []int32 {
-	symbols := make([]symbol, 0, len(text))
+	var scratch mergeState
+	for len(text) > 0 {
+		n := len(text)
+		if s.wordwise {
+			n = wordLen(text)
+		}
+		ids = s.encodeWord(text[:n], &scratch, ids)
+		text = text[n:]
+	}
+	return ids
+}
+
+func (s *spm) encodeWord(text string, m *mergeState, ids []int32) []int32 {
+	symbols := m.symbols[:0]
 	for start := 0; start < len(text); {
 		n := min(charLen(text[start]), len(text)-start)
 		symbols = append(symbols, symbol{start: int32(start), n: int32(n)})
 		start += n
 	}
 	link(symbols)
-	var q queue
+	m.symbols = symbols
+	q := &m.queue
 	try := func(left, right int32) {
 		if left < 0 || right < 0 {
 			return
@@ -46,7 +81,7 @@ func (s *spm) encode(text string, ids []int32) []int32 {
 	for i := 1; i < len(symbols); i++ {
 		try(int32(i-1), int32(i))
 	}
-	for len(q) > 0 {
+	for len(*q) > 0 {
 		b := q.pop()
 		if b.stale(symbols) {
 			continue
