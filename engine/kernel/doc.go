@@ -1,0 +1,23 @@
+// Package kernel computes: matrix products with weights in GGUF blocks, attention over a KV cache, norms, activations,
+// rotary embedding, and the worker pool they run on.
+//
+// It knows blocks, rows and cells, never layers, sequences or architectures; it owns no weights and no cache.
+//
+// # Numerics
+//
+// Before a product with quantised weights the activations are quantised the way upstream llama.cpp does for that weight
+// type, because agreement with upstream depends on it: 32-element blocks of 8-bit codes (Q8_0, Q8_1) for the simple
+// formats, 256-element blocks (Q8_K) for the K formats and IQ4_XS. For F16 and BF16 weights the activations are rounded
+// to that type.
+//
+// Every result is a function of its own row alone: it depends neither on how many threads the pool has nor on how many
+// rows share the batch, because matrix-vector and matrix-matrix kernels accumulate in the same order. That order is
+//
+//   - quantised weights: the integer dot product of a block (32 elements, or 256 for the K formats, with the sub-block
+//     scales applied as integers) is exact; block results are scaled and added in float32, block after block, without
+//     fused multiply-add. Generic and assembly kernels agree to the bit.
+//   - float weights: sixteen partial sums (element i goes to sum i mod 16), then halves are added pairwise. Assembly
+//     fuses multiply and add, generic code need not, so the two may differ in the last bits.
+//   - attention: cells are taken in chunks of 256 by cell number; within a chunk scores and values accumulate one
+//     element after another; chunks are merged in order with the running maximum of the logits (online softmax).
+package kernel

@@ -1,0 +1,79 @@
+package kernel
+
+import (
+	"fmt"
+
+	"attnbudget/engine/gguf"
+)
+
+// Matrix is a weight matrix W as a GGUF file stores it: Rows rows of Cols numbers, each row in blocks of Type.
+type Matrix struct {
+	Type       gguf.Type
+	Rows, Cols int
+	Data       []byte // Rows * Type.RowBytes(Cols) bytes
+}
+
+// row returns the blocks of row r.
+func (w *Matrix) row(r int) []byte {
+	n := w.Type.RowBytes(w.Cols)
+	return w.Data[r*n : (r+1)*n : (r+1)*n]
+}
+
+func (w *Matrix) check() {
+	if b := w.Type.BlockSize(); b == 0 || w.Cols%b != 0 || len(w.Data) < w.Rows*w.Type.RowBytes(w.Cols) {
+		panic(fmt.Sprintf("kernel: matrix %v %dx%d does not fit its %d bytes", w.Type, w.Rows, w.Cols, len(w.Data)))
+	}
+}
+
+// panelRows is the number of weight rows that one item of work covers.
+const panelRows = 16
+
+// product is the MatMul in progress.
+type product struct {
+	dst  []float32
+	w    *Matrix
+	in   *Input
+	item func(worker, i int)
+}
+
+// MatMul computes dst = x Wᵀ for the activations x [n][cols] of in: dst [n][w.Rows], row after row. w.Cols must be the
+// cols of in. The result of a row depends on that row and w alone.
+func (p *Pool) MatMul(dst []float32, w *Matrix, in *Input) {
+	w.check()
+	if w.Cols != in.cols || len(dst) < in.n*w.Rows {
+		panic(fmt.Sprintf("kernel: product of %dx%d activations with %dx%d weights into %d floats", in.n, in.cols, w.Rows, w.Cols, len(dst)))
+	}
+	in.prepare(p, w.Type)
+	p.product.dst, p.product.w, p.product.in = dst, w, in
+	p.Run((w.Rows+panelRows-1)/panelRows, p.product.item)
+	p.product.dst, p.product.w, p.product.in = nil, nil, nil
+}
+
+// init binds the loop body once: a closure made per call would be an allocation per call.
+func (m *product) init(p *Pool) {
+	m.item = func(worker, i int) {
+		from, to := i*panelRows, min((i+1)*panelRows, m.w.Rows)
+		s := &p.scratch[worker]
+		switch m.w.Type {
+		case gguf.F32, gguf.F16, gguf.BF16:
+			m.floatPanel(s, from, to)
+		default:
+			m.quantPanel(s, from, to)
+		}
+	}
+}
+
+// scratch is the memory one worker needs; it grows to what the largest call asked for.
+type scratch struct {
+	row   []float32 // a weight row widened to float32
+	codes rowCodes
+	tile  attentionTile
+}
+
+// grow returns s with length n, reusing its memory where it suffices.
+func grow[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}

@@ -1,0 +1,74 @@
+package kernel
+
+import (
+	"math"
+
+	"attnbudget/engine/quant"
+)
+
+// quantiseBlocks quantises activations in blocks of 32: d = max|x|/127, codes = x*127/max|x| rounded to nearest even,
+// which is what upstream computes for Q8_0 and Q8_1 on x86. d and s = d * sum of codes are rounded to F16; s is made from
+// the unrounded d.
+func quantiseBlocks(codes []int8, d, s []float32, sums []int32, x []float32) {
+	for b := range d {
+		xs, cs := x[b*32:][:32], codes[b*32:][:32]
+		var top float32
+		for _, v := range xs {
+			top = max(top, abs(v))
+		}
+		var inverse float32
+		if top != 0 {
+			inverse = 127 / top
+		}
+		var sum int32
+		for i, v := range xs {
+			c := int32(nearestEven(v * inverse))
+			cs[i] = int8(c)
+			sum += c
+		}
+		scale := top / 127
+		d[b] = quant.HalfToFloat(quant.FloatToHalf(scale))
+		s[b] = quant.HalfToFloat(quant.FloatToHalf(scale * float32(sum)))
+		sums[b] = sum
+	}
+}
+
+// quantiseSupers quantises activations in blocks of 256 (Q8_K): the element of largest magnitude gets code -127, d is the
+// reciprocal of that scale.
+func quantiseSupers(codes []int8, d []float32, sums []int16, x []float32) {
+	for b := range d {
+		xs, cs := x[b*256:][:256], codes[b*256:][:256]
+		var top, magnitude float32
+		for _, v := range xs {
+			if a := abs(v); a > magnitude {
+				top, magnitude = v, a
+			}
+		}
+		if magnitude == 0 {
+			clear(cs)
+			clear(sums[b*16:][:16])
+			d[b] = 0
+			continue
+		}
+		scale := -127 / top
+		for i, v := range xs {
+			cs[i] = int8(min(127, nearestEven(scale*v)))
+		}
+		for j := range 16 {
+			var sum int16
+			for _, c := range cs[j*16:][:16] {
+				sum += int16(c)
+			}
+			sums[b*16+j] = sum
+		}
+		d[b] = 1 / scale
+	}
+}
+
+func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
+
+// nearestEven rounds |x| < 2^22 to the nearest integer, ties to even: adding 1.5*2^23 leaves no room for a fraction.
+func nearestEven(x float32) float32 {
+	const shift = 3 << 22
+	return float32(x+shift) - shift
+}

@@ -1,0 +1,102 @@
+package kernel
+
+import (
+	"math"
+	"sync"
+)
+
+// RoPE rotates pairs of a head's elements by angles proportional to the position (rotary position embedding).
+type RoPE struct {
+	nRot    int
+	ratio   float32 // θ of one pair over θ of the pair before
+	scale   float32
+	factors []float32
+	neox    bool
+	slots   [ropeSlots]ropeSlot
+}
+
+// ropeSlots positions are remembered: as many as a physical batch usually has tokens. All layers rotate the same ones.
+const ropeSlots = 512
+
+// ropeSlot holds the cosines and sines of one position; position p lives in slot p mod ropeSlots.
+type ropeSlot struct {
+	sync.RWMutex
+	made     bool
+	pos      int32
+	cos, sin []float32 // [nRot/2]
+}
+
+// NewRoPE makes the rotation of the first nRot elements of a head. Pair i turns by pos * base^(-2i/nRot) / factors[i] *
+// freqScale; nil factors mean ones. A pair is (i, i+nRot/2) if neox, else (2i, 2i+1).
+func NewRoPE(nRot int, base, freqScale float32, factors []float32, neox bool) *RoPE {
+	if factors != nil && len(factors) < nRot/2 {
+		panic("kernel: NewRoPE: fewer factors than pairs")
+	}
+	ratio := float32(math.Pow(float64(base), float64(float32(-2)/float32(nRot))))
+	return &RoPE{nRot: nRot, ratio: ratio, scale: freqScale, factors: factors, neox: neox}
+}
+
+// Apply rotates the heads of one token at position pos: x [heads][dim], in place. Elements from nRot on stay as they are.
+// Several goroutines may call it at once.
+func (r *RoPE) Apply(x []float32, heads, dim int, pos int32) {
+	s := r.slot(pos)
+	defer s.RUnlock()
+	for h := range heads {
+		if head := x[h*dim:][:r.nRot]; r.neox {
+			rotateHalves(head, s.cos, s.sin)
+		} else {
+			rotatePairs(head, s.cos, s.sin)
+		}
+	}
+}
+
+func rotateHalves(x, cos, sin []float32) {
+	a, b := x[:len(cos)], x[len(cos):][:len(cos)]
+	sin = sin[:len(cos)]
+	for i, c := range cos {
+		u, v := a[i], b[i]
+		a[i], b[i] = u*c-v*sin[i], u*sin[i]+v*c
+	}
+}
+
+func rotatePairs(x, cos, sin []float32) {
+	sin, x = sin[:len(cos)], x[:2*len(cos)]
+	for i, c := range cos {
+		u, v := x[2*i], x[2*i+1]
+		x[2*i], x[2*i+1] = u*c-v*sin[i], u*sin[i]+v*c
+	}
+}
+
+// slot returns the slot of pos, filled and locked for reading.
+func (r *RoPE) slot(pos int32) *ropeSlot {
+	s := &r.slots[uint32(pos)%ropeSlots]
+	for {
+		s.RLock()
+		if s.made && s.pos == pos {
+			return s
+		}
+		s.RUnlock()
+		s.Lock()
+		if !s.made || s.pos != pos {
+			r.fill(s, pos)
+		}
+		s.Unlock()
+	}
+}
+
+// fill computes the angles the way upstream does: θ is multiplied by the ratio from pair to pair in float32, because a
+// power per pair would differ in the last bits, and these are amplified by large positions.
+func (r *RoPE) fill(s *ropeSlot, pos int32) {
+	s.cos, s.sin = grow(s.cos, r.nRot/2), grow(s.sin, r.nRot/2)
+	theta := float32(pos)
+	for i := range s.cos {
+		angle := theta
+		if r.factors != nil {
+			angle /= r.factors[i]
+		}
+		sin, cos := math.Sincos(float64(float32(angle * r.scale)))
+		s.cos[i], s.sin[i] = float32(cos), float32(sin)
+		theta *= r.ratio
+	}
+	s.made, s.pos = true, pos
+}
