@@ -176,3 +176,27 @@ func readJSON(path string, v any) error {
 	}
 	return nil
 }
+
+// Checkpoints lists the paths of the checkpoints there are.
+func (d *Dir) Checkpoints() ([]string, error) { return d.workFiles("checkpoints", ".jsonl") }
+
+// States lists the paths of the prefilled states there are.
+func (d *Dir) States() ([]string, error) { return d.workFiles("states", ".state") }
+
+// workFiles does not use filepath.Glob, to which the folder's own name could be a pattern.
+func (d *Dir) workFiles(folder, ext string) ([]string, error) {
+	entries, err := os.ReadDir(d.file("work", folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	var out []string
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ext {
+			out = append(out, d.file("work", folder, e.Name()))
+		}
+	}
+	return out, nil
+}

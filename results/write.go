@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,9 +14,10 @@ import (
 // tempPrefix marks files that are being written. A leftover belongs to a process that died.
 const tempPrefix = ".tmp-"
 
-// writeFile puts data at path so that after a crash or a power cut there is either the whole file or what was there
-// before: temporary file, fsync, rename, fsync of the folder.
-func writeFile(path string, data []byte) (err error) {
+// WriteFile puts what write produces at path so that after a crash or a power cut there is either the whole file or what
+// was there before: temporary file, fsync, rename, fsync of the folder. The temporary file of a process that died is
+// removed by RemoveLeftovers when path is inside the run directory.
+func WriteFile(path string, write func(io.Writer) error) (err error) {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, tempPrefix+"*")
 	if err != nil {
@@ -26,7 +28,7 @@ func writeFile(path string, data []byte) (err error) {
 			os.Remove(f.Name())
 		}
 	}()
-	if _, err = f.Write(data); err == nil {
+	if err = write(f); err == nil {
 		err = f.Chmod(0o644)
 	}
 	if err == nil {
@@ -42,6 +44,13 @@ func writeFile(path string, data []byte) (err error) {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return syncFolder(folder)
+}
+
+func writeFile(path string, data []byte) error {
+	return WriteFile(path, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
 }
 
 func writeJSON(path string, v any) error {

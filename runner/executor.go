@@ -1,0 +1,50 @@
+package runner
+
+import (
+	"context"
+
+	"attnbudget/plan"
+	"attnbudget/results"
+)
+
+// Executor executes one job at a time. It stores nothing in the run directory but the files the job names.
+type Executor interface {
+	// Execute executes the job and returns what it printed. What goes wrong with the job is Output.Failure; the error
+	// is for what goes wrong with the executor itself, which ends the run. When ctx ends, the job is killed and Execute
+	// returns what it printed until then with ctx.Err().
+	//
+	// progress may be called until Execute returns, never by two goroutines at once.
+	Execute(ctx context.Context, job Job, progress func(Progress)) (Output, error)
+}
+
+// Job is a self-contained description of one thing to execute: a unit, or the prefilled state of an arm.
+type Job struct {
+	Unit      plan.Unit      `json:"unit"` // of a prefill: the unit that needs the state first
+	Arm       plan.Arm       `json:"arm"`
+	Condition plan.Condition `json:"condition"`
+	Model     plan.Model     `json:"model"`
+	Threads   int            `json:"threads"`
+	Seed      uint64         `json:"seed"` // of the plan
+
+	Prefill    bool   `json:"prefill,omitempty"`    // make the file State and print nothing
+	State      string `json:"state,omitempty"`      // path of the prefilled state to load, or to make
+	Checkpoint string `json:"checkpoint,omitempty"` // path where an evaluation keeps what it has finished; it goes on from there
+
+	// Environment is the ID of what this session runs on. A checkpoint of another one is not used.
+	Environment string `json:"environment"`
+}
+
+// Output is what came of a job.
+type Output struct {
+	Stdout, Stderr []byte
+	ModelSHA256    string           // of the file that was really evaluated; empty if it did not come to that
+	Resumed        int              // how many times the unit went on from its checkpoint
+	Failure        *results.Failure // nil when the job ended well
+}
+
+// Progress is how far a job has come.
+type Progress struct {
+	Phase string `json:"phase"` // what it is doing: "quantize", "load", "perplexity", ...
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"` // 0 = unknown
+}

@@ -1,0 +1,125 @@
+package runner
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"attnbudget/results"
+
+	"github.com/mattn/go-isatty"
+)
+
+// Kinds of events that are reported but not journaled, beside those of package results.
+const (
+	EventWouldRun     = "would_run"     // of a dry run: Unit, Name, Message = why
+	EventUnitProgress = "unit_progress" // Unit, Name, Progress
+	EventNote         = "note"          // Message = a warning
+)
+
+// Event is what a Reporter is told: a journal event, or one of the kinds above, with how far the session is.
+type Event struct {
+	results.Event
+	Done        int       `json:"done"`                   // units this session has executed
+	Total       int       `json:"total"`                  // units this session set out to execute
+	Failed      int       `json:"failed"`                 // failed units of the plan, of all sessions
+	LeftSeconds *float64  `json:"left_seconds,omitempty"` // expected time of the units left, from measured ones; nil: not known yet
+	Progress    *Progress `json:"progress,omitempty"`
+}
+
+// Reporter shows a session to someone. Report is never called by two goroutines at once.
+type Reporter interface {
+	Report(Event)
+	Close() // the session is over; what is shown must stay readable
+}
+
+// Ways of showing progress.
+const (
+	ProgressAuto  = "auto"  // bars on a terminal, lines otherwise
+	ProgressBar   = "bar"   // two bars: the session and the running unit
+	ProgressLines = "lines" // one line per unit
+	ProgressJSON  = "json"  // one JSON event per line
+	ProgressNone  = "none"
+)
+
+// NewReporter returns the reporter for one of the ways above, writing to f. Colours are used on a terminal unless the
+// environment variable NO_COLOR is set (https://no-color.org).
+func NewReporter(f *os.File, way string) (Reporter, error) {
+	terminal := isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd())
+	colour := terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	if way == ProgressAuto {
+		way = ProgressLines
+		if terminal && os.Getenv("TERM") != "dumb" {
+			way = ProgressBar
+		}
+	}
+	switch way {
+	case ProgressBar:
+		return NewBars(f, colour), nil
+	case ProgressLines:
+		return NewLines(f, colour), nil
+	case ProgressJSON:
+		return NewJSON(f), nil
+	case ProgressNone:
+		return NewJSON(io.Discard), nil
+	}
+	return nil, fmt.Errorf("progress %q: expected %s, %s, %s, %s or %s", way, ProgressAuto, ProgressBar, ProgressLines, ProgressJSON, ProgressNone)
+}
+
+// palette holds the escape sequences of the colours in use; empty without colours.
+type palette struct{ red, yellow, off string }
+
+func newPalette(colour bool) palette {
+	if !colour {
+		return palette{}
+	}
+	return palette{"\x1b[31m", "\x1b[33m", "\x1b[0m"}
+}
+
+// line is an event as one line for a person; "" for events that say nothing to one.
+func (c palette) line(e Event) string {
+	switch e.Kind {
+	case results.EventUnitEnd:
+		s := fmt.Sprintf("[%d/%d] %s  %s  %s", e.Done, e.Total, e.Name, e.Outcome, shortTime(seconds(e.Seconds)))
+		if e.Outcome == results.Failed {
+			s = fmt.Sprintf("[%d/%d] %s  %sfailed (%s)%s: %s", e.Done, e.Total, e.Name, c.red, e.Failure, c.off, e.Message)
+		}
+		if e.LeftSeconds != nil && e.Done < e.Total {
+			s += fmt.Sprintf("  (%s left)", shortTime(seconds(*e.LeftSeconds)))
+		}
+		return s
+	case results.EventUnitAbort:
+		return fmt.Sprintf("%s  %sgiven up%s", e.Name, c.yellow, c.off)
+	case results.EventSuperseded:
+		return fmt.Sprintf("%s  runs again: %s", e.Name, e.Message)
+	case results.EventStateReady:
+		return fmt.Sprintf("prefilled state %s ready  %s", e.State, shortTime(seconds(e.Seconds)))
+	case results.EventStateFailed:
+		return fmt.Sprintf("prefilled state %s %sfailed (%s)%s: %s", e.State, c.red, e.Failure, c.off, e.Message)
+	case results.EventStop:
+		return fmt.Sprintf("%sstopped (%s)%s with %d of %d units done", c.yellow, e.Message, c.off, e.Done, e.Total)
+	case EventWouldRun:
+		return fmt.Sprintf("[%d/%d] %s  %s", e.Done, e.Total, e.Name, e.Message)
+	case EventNote:
+		return c.yellow + "note: " + c.off + e.Message
+	}
+	return ""
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// shortTime shows a duration with the two largest of its units.
+func shortTime(d time.Duration) string {
+	switch {
+	case d < 10*time.Second:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.0fs", d.Seconds())
+	case d < time.Hour:
+		d = d.Round(time.Second)
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	}
+	d = d.Round(time.Minute)
+	return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+}
