@@ -37,9 +37,9 @@ type Stream struct {
 // NewStream begins a text in the middle: no leading space is taken away.
 func (t *Tokenizer) NewStream() *Stream { return &Stream{t: t} }
 
-// Next takes one token and returns the characters that are complete with it. Bytes that can begin no character come
+// Push takes one token and returns the characters that are complete with it. Bytes that can begin no character come
 // out as they are.
-func (s *Stream) Next(id int32) string {
+func (s *Stream) Push(id int32) string {
 	s.pending = append(s.pending, s.t.Piece(id)...)
 	end := len(s.pending)
 	for back := 1; back <= min(utf8.UTFMax-1, len(s.pending)); back++ {

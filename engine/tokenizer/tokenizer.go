@@ -164,5 +164,5 @@ func (t *Tokenizer) AddEOS() bool { return t.addEOS }
 // IsSPM reports whether the vocabulary is a SentencePiece one.
 func (t *Tokenizer) IsSPM() bool { return t.spm }
 
-// EndsGeneration reports whether a model that generates id has finished (EOS, end of turn and the like).
-func (t *Tokenizer) EndsGeneration(id int32) bool { return t.eog[id] }
+// IsEOG reports whether a model that generates id has finished (EOS, end of turn and the like).
+func (t *Tokenizer) IsEOG(id int32) bool { return t.eog[id] }

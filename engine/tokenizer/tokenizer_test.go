@@ -118,7 +118,7 @@ func TestSPMFallsBackToBytesAndPrefixesSpaces(t *testing.T) {
 	if !tok.IsSPM() || !tok.AddBOS() || tok.BOS() != 1 || tok.EOS() != 2 || tok.AddEOS() {
 		t.Errorf("SPM defaults: spm %v, add BOS %v, BOS %d, EOS %d, add EOS %v", tok.IsSPM(), tok.AddBOS(), tok.BOS(), tok.EOS(), tok.AddEOS())
 	}
-	if !tok.EndsGeneration(tok.EOS()) || tok.EndsGeneration(tok.BOS()) {
+	if !tok.IsEOG(tok.EOS()) || tok.IsEOG(tok.BOS()) {
 		t.Error("EOS, and not BOS, must end a generation")
 	}
 }
@@ -183,7 +183,7 @@ func TestControlLookingTokensBecomeControl(t *testing.T) {
 	}
 	for text, ends := range map[string]bool{"<|im_end|>": true, "<|fim_prefix|>": false, "<|fim_pad|>": true, "<tool>": false} {
 		id := tok.vocab.byText[text]
-		if got := tok.EndsGeneration(id); got != ends {
+		if got := tok.IsEOG(id); got != ends {
 			t.Errorf("%s ends generation: %v", text, got)
 		}
 		recognised := slices.Contains(tok.Encode(text, false, false), id)
@@ -301,7 +301,7 @@ func TestStreamNeverSplitsACharacter(t *testing.T) {
 		s := tok.NewStream()
 		var parts []string
 		for _, id := range tok.Encode(text, false, false) {
-			parts = append(parts, s.Next(id))
+			parts = append(parts, s.Push(id))
 		}
 		for _, p := range parts {
 			if !utf8.ValidString(p) {
@@ -316,7 +316,7 @@ func TestStreamNeverSplitsACharacter(t *testing.T) {
 	s := tok.NewStream()
 	lead := tok.Encode("é", false, false)[0]
 	if len(tok.Piece(lead)) == 1 {
-		if got := s.Next(lead); got != "" {
+		if got := s.Push(lead); got != "" {
 			t.Errorf("half a character came out: %q", got)
 		}
 		if got := s.Flush(); got != "\xc3" {
