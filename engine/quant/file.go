@@ -71,7 +71,7 @@ func QuantizeTo(ctx context.Context, f *gguf.File, out string, mix Mix, opt Opti
 	if err != nil {
 		return err
 	}
-	c := converter{file: f, threads: opt.Threads, progress: opt.Progress}
+	c := converter{file: f, progress: opt.Progress}
 	for _, choice := range choices {
 		t := choice.Tensor
 		if !isFloat(t.Type) && t.Type != gguf.I32 {
@@ -80,9 +80,11 @@ func QuantizeTo(ctx context.Context, f *gguf.File, out string, mix Mix, opt Opti
 		}
 		c.total += int64(len(t.Data))
 	}
-	if c.threads <= 0 {
-		c.threads = runtime.GOMAXPROCS(0)
+	threads := opt.Threads
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
 	}
+	c.scratch = make([][pieceElements]float32, threads)
 	if c.writer, err = gguf.Create(out); err != nil {
 		return err
 	}
@@ -104,7 +106,7 @@ func isFloat(t gguf.Type) bool { return t == gguf.F32 || t == gguf.F16 || t == g
 type converter struct {
 	file        *gguf.File
 	writer      *gguf.Writer
-	threads     int
+	scratch     [][pieceElements]float32 // one per thread
 	progress    func(done, total int64)
 	done, total int64
 }
@@ -133,15 +135,13 @@ func (c *converter) announce(mix Mix, choices []Choice) error {
 	return nil
 }
 
-// pieceElements is about how much of a tensor a thread takes at a time.
+// pieceElements is how much of a tensor a thread takes at a time: whole blocks of every type.
 const pieceElements = 1 << 15
 
 // convert writes one tensor in waves: each of a few pieces per thread, converted at once and written in order.
 func (c *converter) convert(ctx context.Context, choice Choice) error {
 	from, to := choice.Tensor.Type, choice.Type
-	block := max(from.BlockSize(), to.BlockSize())
-	piece := max(pieceElements/block, 1) * block
-	wave := piece * 8 * c.threads
+	wave := pieceElements * 8 * len(c.scratch)
 	left, data := choice.Tensor.Elements(), choice.Tensor.Data
 	var buffer []byte
 	for left > 0 {
@@ -156,7 +156,7 @@ func (c *converter) convert(ctx context.Context, choice Choice) error {
 				buffer = make([]byte, to.RowBytes(n))
 			}
 			result = buffer[:to.RowBytes(n)]
-			if err := c.inParallel(from, to, result, src, piece); err != nil {
+			if err := c.inParallel(from, to, result, src); err != nil {
 				return &InputError{File: c.file.Path, Tensor: choice.Tensor.Name, Reason: err.Error()}
 			}
 		}
@@ -173,19 +173,18 @@ func (c *converter) convert(ctx context.Context, choice Choice) error {
 }
 
 // inParallel converts src to dst, a piece of elements at a time.
-func (c *converter) inParallel(from, to gguf.Type, dst, src []byte, piece int) error {
-	inPiece, outPiece := from.RowBytes(piece), to.RowBytes(piece)
+func (c *converter) inParallel(from, to gguf.Type, dst, src []byte) error {
+	inPiece, outPiece := from.RowBytes(pieceElements), to.RowBytes(pieceElements)
 	pieces := (len(src) + inPiece - 1) / inPiece
 	errs := make([]error, pieces)
 	var next atomic.Int64
 	var threads sync.WaitGroup
-	for range min(c.threads, pieces) {
+	for thread := range min(len(c.scratch), pieces) {
 		threads.Go(func() {
-			numbers := make([]float32, piece)
 			for i := int(next.Add(1)) - 1; i < pieces; i = int(next.Add(1)) - 1 {
 				in := src[i*inPiece : min((i+1)*inPiece, len(src))]
 				out := dst[i*outPiece : min((i+1)*outPiece, len(dst))]
-				errs[i] = convertPiece(from, to, out, in, numbers)
+				errs[i] = convertPiece(from, to, out, in, c.scratch[thread][:])
 			}
 		})
 	}
