@@ -1,0 +1,281 @@
+package model
+
+import (
+	"math"
+
+	"attnbudget/engine/drop"
+	"attnbudget/engine/kernel"
+	"attnbudget/engine/kvcache"
+	"attnbudget/engine/quant"
+)
+
+// Pass is the compute state of one context: the operations of which forward passes are made, and their scratch memory,
+// allocated once. Activations are rows [tokens][width]; every operation takes all rows at once.
+//
+// After the last layer that stores anything, a token whose logits nobody wants can no longer influence a result: there
+// the rows are narrowed to those that lead to logits.
+type Pass struct {
+	config  *Config
+	pool    *kernel.Pool
+	mask    drop.Mask
+	memory  *kvcache.Memory
+	forward func()
+
+	// OnHidden, when set, is shown the hidden state after every layer: h [len(tokens)][Embd], and which tokens of the batch
+	// its rows are. For tests and for finding where a forward pass goes astray.
+	OnHidden func(layer int, tokens []int, h []float32)
+
+	lastStore int // the last layer that stores anything
+
+	tokens  []int32
+	pos     []int32
+	outputs []int     // tokens whose logits are wanted
+	live    []int     // tokens that the rows stand for
+	logits  []float32 // [len(outputs)][Vocab], where the caller wants them
+
+	x, h, y, q, k, v, a, gate, up *rows
+
+	attention kernel.Attention
+	visible   [][]kernel.Span
+	op        operands
+	row       func(p *Pass, i int)
+	runRow    func(worker, i int)
+}
+
+// operands are what the row operation in progress works on. They live here because a closure over them would be an
+// allocation a call.
+type operands struct {
+	dst, src, src2 *rows
+	weight         []float32
+	matrix         *kernel.Matrix
+	rope           *kernel.RoPE
+	store          *kvcache.Store
+	rotation       kvcache.Rotation
+	activation     func(dst, gate, up []float32)
+	dim            int
+	scale          float32
+}
+
+// NewPass allocates the compute state for batches of at most ubatch tokens.
+func NewPass(n Network, pool *kernel.Pool, mask drop.Mask, memory *kvcache.Memory, ubatch int) *Pass {
+	c := n.Config()
+	p := &Pass{config: c, pool: pool, mask: mask, memory: memory, lastStore: lastStore(c.Layout(mask))}
+	var q, k, v, a, ff int
+	for _, l := range c.Layers {
+		q, a = max(q, l.Heads*l.DimK), max(a, l.Heads*l.DimV)
+		k, v = max(k, l.HeadsKV*l.DimK), max(v, l.HeadsKV*l.DimV)
+		ff = max(ff, l.FF)
+	}
+	p.x, p.h, p.y = newRows(ubatch, c.Embd), newRows(ubatch, c.Embd), newRows(ubatch, c.Embd)
+	p.q, p.k, p.v, p.a = newRows(ubatch, q), newRows(ubatch, k), newRows(ubatch, v), newRows(ubatch, a)
+	p.gate, p.up = newRows(ubatch, ff), newRows(ubatch, ff)
+	p.live, p.visible = make([]int, 0, ubatch), make([][]kernel.Span, ubatch)
+	p.runRow = func(_, i int) { p.row(p, i) }
+	p.forward = n.prepare(p)
+	return p
+}
+
+func lastStore(l kvcache.Layout) int {
+	last := -1
+	for _, a := range l.Attention {
+		last = max(last, a.Index)
+	}
+	for _, r := range l.Recurrent {
+		last = max(last, r.Index)
+	}
+	return last
+}
+
+// Run computes one batch whose tokens the memory has placed. outputs are the tokens whose logits are wanted, ascending;
+// they are written to logits [len(outputs)][Vocab].
+func (p *Pass) Run(tokens, pos []int32, outputs []int, logits []float32) {
+	p.tokens, p.pos, p.outputs, p.logits = tokens, pos, outputs, logits
+	p.live = p.live[:len(tokens)]
+	for i := range p.live {
+		p.live[i] = i
+	}
+	p.forward()
+}
+
+// each calls f for every row of r, over the workers.
+func (p *Pass) each(r *rows, f func(p *Pass, i int)) {
+	p.row = f
+	p.pool.Run(r.n, p.runRow)
+}
+
+// embed reads the rows of the embedding, multiplied by scale.
+func (p *Pass) embed(e *kernel.Matrix, scale float32) {
+	p.x.reshape(len(p.tokens), e.Cols)
+	p.op = operands{matrix: e, scale: scale}
+	p.each(p.x, func(p *Pass, i int) {
+		embedRow(p.x.row(i), p.op.matrix, p.tokens[i], p.op.scale)
+	})
+}
+
+func embedRow(dst []float32, e *kernel.Matrix, token int32, scale float32) {
+	stride := e.Type.RowBytes(e.Cols)
+	src := e.Data[int(token)*stride:][:stride]
+	quant.Dequantize(e.Type, dst, src)
+	if scale != 1 {
+		kernel.Scale(dst, scale)
+	}
+}
+
+// norm computes dst = rms(src) * weight; dst may be src.
+func (p *Pass) norm(dst, src *rows, weight []float32) {
+	dst.reshape(src.n, src.cols)
+	p.op = operands{dst: dst, src: src, weight: weight}
+	p.each(src, func(p *Pass, i int) {
+		kernel.RMSNorm(p.op.dst.row(i), p.op.src.row(i), p.op.weight, p.config.Eps)
+	})
+}
+
+// headNorm normalises every head of x by itself, in place.
+func (p *Pass) headNorm(x *rows, dim int, weight []float32) {
+	p.op = operands{dst: x, dim: dim, weight: weight}
+	p.each(x, func(p *Pass, i int) {
+		for row := p.op.dst.row(i); len(row) > 0; row = row[p.op.dim:] {
+			head := row[:p.op.dim]
+			kernel.RMSNorm(head, head, p.op.weight, p.config.Eps)
+		}
+	})
+	x.changed()
+}
+
+// linear computes dst = W src + b.
+func (p *Pass) linear(dst *rows, w *Linear, src *rows) {
+	dst.reshape(src.n, w.W.Rows)
+	if src.n == 0 {
+		return
+	}
+	p.pool.MatMul(dst.data, &w.W, src.read(p.pool))
+	if w.Bias != nil {
+		p.op = operands{dst: dst, weight: w.Bias}
+		p.each(dst, func(p *Pass, i int) { kernel.Add(p.op.dst.row(i), p.op.weight) })
+	}
+}
+
+// add computes dst += src.
+func (p *Pass) add(dst, src *rows) {
+	p.op = operands{dst: dst, src: src}
+	p.each(dst, func(p *Pass, i int) { kernel.Add(p.op.dst.row(i), p.op.src.row(i)) })
+	dst.changed()
+}
+
+// scale computes x *= s.
+func (p *Pass) scale(x *rows, s float32) {
+	p.op = operands{dst: x, scale: s}
+	p.each(x, func(p *Pass, i int) { kernel.Scale(p.op.dst.row(i), p.op.scale) })
+	x.changed()
+}
+
+// rotate applies rotary position embedding to all heads of x, in place.
+func (p *Pass) rotate(x *rows, rope *kernel.RoPE, dim int) {
+	p.op = operands{dst: x, rope: rope, dim: dim}
+	p.each(x, func(p *Pass, i int) {
+		row := p.op.dst.row(i)
+		p.op.rope.Apply(row, len(row)/p.op.dim, p.op.dim, p.pos[p.live[i]])
+	})
+	x.changed()
+}
+
+// swiglu computes y = down(silu(gate h) * (up h)).
+func (p *Pass) swiglu(y, h *rows, f *gatedFFN) { p.ffn(y, h, f, kernel.SiLUMul) }
+
+// geglu computes y = down(gelu(gate h) * (up h)).
+func (p *Pass) geglu(y, h *rows, f *gatedFFN) { p.ffn(y, h, f, kernel.GELUMul) }
+
+func (p *Pass) ffn(y, h *rows, f *gatedFFN, activation func(dst, gate, up []float32)) {
+	p.linear(p.gate, &f.gate, h)
+	p.linear(p.up, &f.up, h)
+	p.activate(p.gate, p.up, activation)
+	p.linear(y, &f.down, p.gate)
+}
+
+// activate computes gate = activation(gate, up).
+func (p *Pass) activate(gate, up *rows, activation func(dst, gate, up []float32)) {
+	p.op = operands{dst: gate, src: up, activation: activation}
+	p.each(gate, func(p *Pass, i int) { p.op.activation(p.op.dst.row(i), p.op.dst.row(i), p.op.src.row(i)) })
+	gate.changed()
+}
+
+// store writes keys and values into the cache of layer; k and v are used up by it. After the last layer that stores
+// anything, x and h are narrowed to the rows that lead to logits.
+func (p *Pass) store(layer int, k, v *rows) {
+	p.op = operands{src: k, src2: v, store: p.memory.Store(layer)}
+	p.each(k, func(p *Pass, i int) { p.op.store.Put(i, p.op.src.row(i), p.op.src2.row(i)) })
+	p.stored(layer, p.x, p.h)
+}
+
+// stored narrows rows once layer, which has just stored what it stores, is the last to do so.
+func (p *Pass) stored(layer int, narrowed ...*rows) {
+	if layer != p.lastStore || len(p.outputs) == len(p.live) {
+		return
+	}
+	for _, r := range narrowed {
+		r.keep(p.outputs)
+	}
+	p.live = append(p.live[:0], p.outputs...)
+}
+
+// attend computes a = softmax(scale q kᵀ) v over the cells of owner that each token sees.
+func (p *Pass) attend(a, q *rows, owner int, heads int, scale float32) {
+	s := p.memory.Store(owner)
+	a.reshape(q.n, heads*s.DimV)
+	if q.n == 0 {
+		return
+	}
+	visible := s.Visible()
+	for i, token := range p.live {
+		p.visible[i] = visible[token]
+	}
+	p.rotateHeads(q, s.RotK)
+	p.attention = kernel.Attention{
+		Q: q.all(), Out: a.all(), K: s.K, V: s.V, N: q.n, Heads: heads, HeadsKV: s.Heads, DimK: s.DimK, DimV: s.DimV,
+		Scale: scale, Visible: p.visible[:q.n],
+	}
+	p.pool.Attend(&p.attention)
+	p.rotateHeads(a, s.RotV)
+}
+
+// rotateHeads multiplies by the Hadamard matrix of a rotated cache, its own inverse.
+func (p *Pass) rotateHeads(x *rows, r kvcache.Rotation) {
+	if r == 0 {
+		return
+	}
+	p.op = operands{dst: x, rotation: r}
+	p.each(x, func(p *Pass, i int) { p.op.rotation.Apply(p.op.dst.row(i)) })
+	x.changed()
+}
+
+// head computes the logits of the rows that are left.
+func (p *Pass) head(output *Linear, norm []float32) {
+	if len(p.outputs) == 0 {
+		return
+	}
+	p.norm(p.h, p.x, norm)
+	p.pool.MatMul(p.logits, &output.W, p.h.read(p.pool))
+	p.op = operands{weight: output.Bias, scale: p.config.Softcap}
+	if output.Bias != nil || p.config.Softcap != 0 {
+		p.each(p.h, func(p *Pass, i int) { p.finish(p.logits[i*p.config.Vocab:][:p.config.Vocab]) })
+	}
+}
+
+// finish adds the bias of the output projection and caps the logits softly: s tanh(l/s).
+func (p *Pass) finish(logits []float32) {
+	if p.op.weight != nil {
+		kernel.Add(logits, p.op.weight)
+	}
+	if s := p.op.scale; s != 0 {
+		for i, l := range logits {
+			logits[i] = s * float32(math.Tanh(float64(l/s)))
+		}
+	}
+}
+
+// hidden shows the rows to whoever watches.
+func (p *Pass) hidden(layer int) {
+	if p.OnHidden != nil {
+		p.OnHidden(layer, p.live, p.x.all())
+	}
+}
