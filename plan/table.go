@@ -20,18 +20,27 @@ func Dimensions() []string {
 	return []string{DimModel, DimFormat, DimMask, DimKV, DimArm, DimStage, DimCondition, DimPrompt, DimGenerate, DimDepth, DimContext}
 }
 
-// Metrics that a table's cells can show.
+// Metrics that a table's cells can show, by the names that the parsers give them.
 const (
-	MetricTokensPerSecond = "tokens_per_second"
-	MetricKVBytes         = "kv_bytes"
-	MetricPerplexity      = "perplexity"
-	MetricAccuracy        = "accuracy"           // share of tasks answered rightly, by upstream's rule
-	MetricCorrected       = "corrected_accuracy" // winogrande by the rule as it was meant
+	MetricTokensPerSecond     = "tokens_per_second"
+	MetricKVBytes             = "kv_bytes"
+	MetricKVBytesK            = "kv_bytes_k"
+	MetricKVBytesV            = "kv_bytes_v"
+	MetricKVCells             = "kv_cells"
+	MetricRecurrentBytes      = "recurrent_bytes" // state of recurrent layers, not part of kv_bytes
+	MetricPerplexity          = "perplexity"
+	MetricNLL                 = "nll" // mean negative log-likelihood of a scored token, nats
+	MetricHellaSwagAccuracy   = "hellaswag_accuracy"
+	MetricWinograndeAccuracy  = "winogrande_accuracy"           // by upstream's rule
+	MetricWinograndeCorrected = "winogrande_accuracy_corrected" // by the rule as it was meant
 )
 
 // Metrics lists all metrics.
 func Metrics() []string {
-	return []string{MetricTokensPerSecond, MetricKVBytes, MetricPerplexity, MetricAccuracy, MetricCorrected}
+	return []string{
+		MetricTokensPerSecond, MetricKVBytes, MetricKVBytesK, MetricKVBytesV, MetricKVCells, MetricRecurrentBytes,
+		MetricPerplexity, MetricNLL, MetricHellaSwagAccuracy, MetricWinograndeAccuracy, MetricWinograndeCorrected,
+	}
 }
 
 // MetricStages lists the kinds of stages whose units yield a metric; nil for an unknown one.
@@ -39,13 +48,13 @@ func MetricStages(metric string) []string {
 	switch metric {
 	case MetricTokensPerSecond:
 		return []string{Throughput, Depth}
-	case MetricKVBytes:
+	case MetricKVBytes, MetricKVBytesK, MetricKVBytesV, MetricKVCells, MetricRecurrentBytes:
 		return []string{KV}
-	case MetricPerplexity:
+	case MetricPerplexity, MetricNLL:
 		return []string{Perplexity}
-	case MetricAccuracy:
-		return []string{HellaSwag, Winogrande}
-	case MetricCorrected:
+	case MetricHellaSwagAccuracy:
+		return []string{HellaSwag}
+	case MetricWinograndeAccuracy, MetricWinograndeCorrected:
 		return []string{Winogrande}
 	}
 	return nil
