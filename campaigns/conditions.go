@@ -1,0 +1,147 @@
+package campaigns
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"attnbudget/engine/builtin"
+	"attnbudget/plan"
+)
+
+// The batch sizes of every unit: upstream's defaults. They are part of a unit's key, so they are written out.
+const (
+	batch  = 2048
+	ubatch = 512
+)
+
+// condition is a plan.Condition with its stage and the place in the file that asks for it.
+type condition struct {
+	plan.Condition
+	stage int // index in Spec.Stages
+	at    path
+}
+
+// expandConditions makes the conditions of all stages, in the order of the file, without the fingerprints of their inputs.
+// A condition that stands there twice is noted as a mistake and kept once. Stages with mistakes have none.
+func (c *Campaign) expandConditions() {
+	seen := map[plan.Condition]condition{}
+	for i, s := range c.Stages {
+		if !c.clean(at("stages", i)) {
+			continue
+		}
+		for _, cond := range c.conditionsOf(s, i) {
+			cond.stage = i
+			cond.Repetitions = 1
+			if cond.Stage == plan.Throughput || cond.Stage == plan.Depth {
+				cond.Repetitions = c.Run.Repetitions
+			}
+			if first, twice := seen[cond.Condition]; twice {
+				c.doc.wrong(cond.at, "leave one of them out", "the condition %q is already there, in line %d", cond.Name, c.doc.node(first.at).Line)
+				continue
+			}
+			seen[cond.Condition] = cond
+			c.conditions = append(c.conditions, cond)
+		}
+	}
+}
+
+func (c *Campaign) conditionsOf(s Stage, i int) []condition {
+	var out []condition
+	add := func(at path, cond plan.Condition) {
+		cond.Batch, cond.UBatch = batch, ubatch
+		out = append(out, condition{Condition: cond, at: at})
+	}
+	switch {
+	case s.Throughput != nil:
+		p := at("stages", i, plan.Throughput)
+		for j, n := range s.Throughput.Prompt {
+			add(p.key("prompt").item(j), plan.Condition{Name: fmt.Sprintf("pp%d", n), Stage: plan.Throughput, Prompt: n})
+		}
+		for j, n := range s.Throughput.Generate {
+			add(p.key("generate").item(j), plan.Condition{Name: fmt.Sprintf("tg%d", n), Stage: plan.Throughput, Generate: n})
+		}
+	case s.Depth != nil:
+		for j, depth := range s.Depth.Depths {
+			p := at("stages", i, plan.Depth, "depths", j)
+			if n := s.Depth.Prompt; n > 0 {
+				add(p, plan.Condition{Name: fmt.Sprintf("pp%d @ d%d", n, depth), Stage: plan.Depth, Depth: depth, Prompt: n})
+			}
+			if n := s.Depth.Generate; n > 0 {
+				add(p, plan.Condition{Name: fmt.Sprintf("tg%d @ d%d", n, depth), Stage: plan.Depth, Depth: depth, Generate: n})
+			}
+		}
+	case s.KV != nil:
+		for j, n := range s.KV.Contexts {
+			add(at("stages", i, plan.KV, "contexts", j), plan.Condition{Name: fmt.Sprintf("kv %d", n), Stage: plan.KV, Context: n})
+		}
+	case s.Perplexity != nil:
+		x := s.Perplexity
+		name := fmt.Sprintf("perplexity %s c%d%s", c.inputName(x.Text), x.Context, limitName(x.Chunks))
+		add(at("stages", i, plan.Perplexity), plan.Condition{Name: name, Stage: plan.Perplexity,
+			Input: c.resolvePath(x.Text), Context: x.Context, Chunks: x.Chunks})
+	case s.HellaSwag != nil:
+		x := s.HellaSwag
+		add(at("stages", i, plan.HellaSwag), c.tasksCondition(plan.HellaSwag, x.Tasks, x.Limit, x.Context))
+	case s.Winogrande != nil:
+		x := s.Winogrande
+		add(at("stages", i, plan.Winogrande), c.tasksCondition(plan.Winogrande, x.Tasks, x.Limit, x.Context))
+	}
+	return out
+}
+
+func (c *Campaign) tasksCondition(stage, tasks string, limit, context int) plan.Condition {
+	name := stage + " " + c.inputName(tasks)
+	if context != defaultContext {
+		name += fmt.Sprintf(" c%d", context)
+	}
+	return plan.Condition{Name: name + limitName(limit), Stage: stage, Input: c.resolvePath(tasks), Context: context, Tasks: limit}
+}
+
+// defaultContext is the default of `context` in the quality stages.
+const defaultContext = 512
+
+func limitName(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" n%d", n)
+}
+
+// inputName is how a text or task file is called in the name of a condition: its bare name, or the path as written where
+// two files of the campaign share that.
+func (c *Campaign) inputName(source string) string {
+	bare := bareName(source)
+	for _, s := range c.Stages {
+		if other := s.input(); other != "" && bareName(other) == bare && c.resolvePath(other) != c.resolvePath(source) {
+			return source
+		}
+	}
+	return bare
+}
+
+func bareName(source string) string {
+	base := filepath.Base(strings.TrimPrefix(source, builtin.Prefix))
+	return strings.TrimSuffix(base, filepath.Ext(base))
+}
+
+// input is the text or task file of a stage, as written; empty for stages without.
+func (s Stage) input() string {
+	switch {
+	case s.Perplexity != nil:
+		return s.Perplexity.Text
+	case s.HellaSwag != nil:
+		return s.HellaSwag.Tasks
+	case s.Winogrande != nil:
+		return s.Winogrande.Tasks
+	}
+	return ""
+}
+
+// resolvePath makes a path absolute, from the folder of the campaign file; builtin names stay as they are.
+func (c *Campaign) resolvePath(source string) string {
+	if source == "" || builtin.IsName(source) || filepath.IsAbs(source) {
+		return source
+	}
+	return filepath.Join(c.folder, filepath.FromSlash(source))
+}

@@ -1,0 +1,108 @@
+package campaigns
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"attnbudget/engine"
+	"attnbudget/plan"
+)
+
+// Plan expands the campaign: equal campaigns over equal files give equal plans. It reads nothing.
+func (c *Campaign) Plan() *plan.Plan {
+	arms := c.plannedArms()
+	order := c.order(len(arms))
+	p := &plan.Plan{
+		Schema: plan.Schema, Campaign: c.Name, CampaignSHA256: c.SHA256,
+		Seed: c.Run.Seed, Order: order, Repetitions: c.Run.Repetitions, Threads: c.Run.Threads, Until: c.Run.Until,
+		Arms: arms, Baseline: c.arms[c.base].Name,
+		Tables: c.tables(c.arms, c.arms[c.base]),
+	}
+	p.Timeout, _ = time.ParseDuration(cmp.Or(c.Run.Timeout, "0s"))
+	for _, m := range c.models {
+		p.Models = append(p.Models, m.Model)
+	}
+	for _, cond := range c.conditions {
+		p.Conditions = append(p.Conditions, cond.Condition)
+	}
+	c.addUnits(p, order)
+	p.Warnings = append(slices.Clone(c.Warnings), c.orderWarnings(order, len(arms))...)
+	return p
+}
+
+// plannedArms are the arms of the matrix and the control.
+func (c *Campaign) plannedArms() []plan.Arm {
+	arms := slices.Clone(c.arms)
+	if c.Control != "" {
+		control := arms[c.base]
+		control.Name += "/control"
+		control.Control = true
+		arms = append(arms, control)
+	}
+	return arms
+}
+
+// addUnits lists the units stage by stage in the order of the file, and the states they need.
+func (c *Campaign) addUnits(p *plan.Plan, order string) {
+	states := map[string]bool{}
+	names := map[string]int{}
+	for stage := range c.Stages {
+		conditions := slices.DeleteFunc(slices.Clone(c.conditions), func(cond condition) bool { return cond.stage != stage })
+		c.blocks(conditions, order, len(p.Arms), func(cond condition, block, position, a int) {
+			arm := p.Arms[a]
+			u := plan.Unit{Arm: arm.Name, Condition: cond.Name, Block: block, Position: position, Key: c.key(cond, arm, block)}
+			if u.Name = unitName(cond.Condition, arm.Name, block); names[u.Name] > 0 {
+				u.Name = fmt.Sprintf("%s-%d", u.Name, names[u.Name]+1)
+			}
+			names[unitName(cond.Condition, arm.Name, block)]++
+			u.ID = u.Key.ID()
+			if cond.Depth > 0 {
+				s := c.state(cond, arm)
+				u.State = s.ID
+				if !states[s.ID] {
+					states[s.ID] = true
+					p.States = append(p.States, s)
+				}
+			}
+			p.Units = append(p.Units, u)
+		})
+	}
+}
+
+func (c *Campaign) key(cond condition, arm plan.Arm, block int) plan.Key {
+	k := plan.Key{
+		ModelFingerprint: c.model(arm.Model).Fingerprint, Format: arm.Format, Mask: plan.CanonicalMask(arm.Mask.Layers),
+		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: engine.Version, Threads: c.Run.Threads,
+		Stage: cond.Stage, Prompt: cond.Prompt, Generate: cond.Generate, Depth: cond.Depth, Context: cond.Context,
+		Batch: cond.Batch, UBatch: cond.UBatch, InputSHA256: cond.SHA256, Chunks: cond.Chunks, Tasks: cond.Tasks,
+		Block: block, Control: arm.Control,
+	}
+	if cond.Stage == plan.Throughput || cond.Stage == plan.Depth {
+		k.Trace = c.trace(cond, block)
+	}
+	return k
+}
+
+func (c *Campaign) state(cond condition, arm plan.Arm) plan.State {
+	m := c.model(arm.Model)
+	key := plan.StateKey{
+		ModelFingerprint: m.Fingerprint, Format: arm.Format, Mask: plan.CanonicalMask(arm.Mask.Layers),
+		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: engine.Version,
+		Depth: cond.Depth, Batch: cond.Batch, UBatch: cond.UBatch, Trace: c.depthTrace(cond.Depth),
+	}
+	return plan.State{ID: key.ID(), Arm: arm.Name, Depth: cond.Depth, Bytes: m.cacheBytes(arm, cond.Depth), Key: key}
+}
+
+func (c *Campaign) orderWarnings(order string, arms int) []string {
+	var out []string
+	speed := slices.ContainsFunc(c.conditions, func(cond condition) bool { return cond.Repetitions > 1 })
+	if order == plan.OrderABBA && speed && c.Run.Repetitions%2 == 1 {
+		out = append(out, fmt.Sprintf("abba with %d repetitions runs one order once more than the other: an even number balances them", c.Run.Repetitions))
+	}
+	if order == plan.OrderSequential && speed && arms > 1 {
+		out = append(out, "the sequential order runs arms one after the other: a drift of the machine looks like an effect")
+	}
+	return out
+}

@@ -1,0 +1,293 @@
+package campaigns
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"attnbudget/engine/builtin"
+	"attnbudget/engine/drop"
+	"attnbudget/plan"
+)
+
+// resolve opens what the campaign names and checks the campaign against it. Checks whose ground is missing because of an
+// earlier mistake are left out: they would only repeat it.
+func (c *Campaign) resolve() {
+	for _, named := range c.Models {
+		var m *model
+		if c.clean(at("models", named.Name)) {
+			m = c.openModel(named)
+		}
+		c.models = append(c.models, m)
+	}
+	c.resolveInputs()
+	if c.clean(at("models"), at("formats"), at("masks"), at("kv_types"), at("baseline"), at("matrix")) {
+		c.expandArms()
+	}
+	c.checkArms()
+	c.checkContexts()
+	c.checkPlanSize()
+	c.checkArmNames()
+}
+
+// clean reports whether no mistake has been noted inside of the values.
+func (c *Campaign) clean(values ...path) bool {
+	for _, p := range values {
+		n, given := c.doc.values[p]
+		if !given {
+			continue
+		}
+		last := lastLine(n)
+		for _, m := range c.doc.mistakes {
+			if m.Line > n.Line && m.Line <= last || m.Line == n.Line && m.Column >= n.Column {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func lastLine(n *yaml.Node) int {
+	last := n.Line
+	for _, child := range n.Content {
+		last = max(last, lastLine(child))
+	}
+	return last
+}
+
+// input is a text or task file.
+type input struct {
+	text []byte
+	sum  string
+}
+
+// maxInput bounds texts and task files, which are held in memory to be tokenised.
+const maxInput = 1 << 30
+
+func (c *Campaign) resolveInputs() {
+	read := map[string]input{}
+	for i := range c.conditions {
+		cond := &c.conditions[i]
+		if cond.Input == "" || !c.clean(at("stages", cond.stage)) {
+			continue
+		}
+		in, known := read[cond.Input]
+		if !known {
+			in = c.readInput(cond.Input, cond.inputPath(), c.Stages[cond.stage].input())
+			read[cond.Input] = in
+		}
+		cond.SHA256 = in.sum
+		if in.text != nil {
+			c.measureInput(*cond, in.text)
+		}
+	}
+}
+
+// inputPath is where the condition's file is named.
+func (cond condition) inputPath() path {
+	if cond.Stage == plan.Perplexity {
+		return cond.at.key("text")
+	}
+	return cond.at.key("tasks")
+}
+
+// readInput reads a text or task file; the zero input when that fails, with the reason noted.
+func (c *Campaign) readInput(file string, p path, source string) input {
+	if builtin.IsName(file) {
+		text, err := builtin.Open(file)
+		if err != nil {
+			return input{}
+		}
+		sum, err := builtin.SHA256(file)
+		if err != nil {
+			return input{}
+		}
+		return input{text, sum}
+	}
+	info, err := fileInfo(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.doc.wrong(p, "paths start from the folder of the campaign file", "there is no file %s", source)
+	case err != nil:
+		c.doc.wrong(p, "", "%s cannot be read: %s", source, c.shorten(err, source))
+	case info.Size() == 0:
+		c.doc.wrong(p, "", "%s is empty", source)
+	case info.Size() > maxInput:
+		c.doc.wrong(p, "", "%s has %d bytes; a text or task file has at most %d", source, info.Size(), maxInput)
+	default:
+		text, err := os.ReadFile(file)
+		if err != nil {
+			c.doc.wrong(p, "", "%s cannot be read: %s", source, c.shorten(err, source))
+			return input{}
+		}
+		sum := sha256.Sum256(text)
+		return input{text, hex.EncodeToString(sum[:])}
+	}
+	return input{}
+}
+
+// fileInfo is os.Stat for a file that can be read as a whole.
+func fileInfo(path string) (fs.FileInfo, error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+	}
+	return info, err
+}
+
+// checkArms checks masks, formats and cache types against the models they are combined with.
+func (c *Campaign) checkArms() {
+	checked := map[string]bool{}
+	once := func(key string) bool {
+		first := !checked[key]
+		checked[key] = true
+		return first
+	}
+	for _, a := range c.combinations() {
+		m := c.model(a.Model)
+		maskFits := true
+		if _, err := drop.Resolve(m.engine.Roles(), a.Mask.Layers); err != nil {
+			maskFits = false
+			if once("mask " + a.Model + " " + a.Mask.Name) {
+				c.noteMask(a, err)
+			}
+		}
+		if a.Format != m.Format && once("format "+a.Model+" "+a.Format) {
+			c.checkQuantisable(m, a.Format)
+		}
+		if !maskFits || !once("kv "+a.Model+" "+a.KV()) {
+			continue
+		}
+		if _, err := m.caches(a, ubatch); err != nil {
+			p := at("matrix")
+			if i := slices.Index(c.names(plan.DimKV), a.KV()); i >= 0 {
+				p = at("kv_types", i)
+			}
+			c.doc.wrong(p, "",
+				"model %q cannot have a cache of %s: %v", a.Model, a.KV(), err)
+		}
+	}
+}
+
+// combinations are the arms; where they could not be expanded, those that the lists would make.
+func (c *Campaign) combinations() []plan.Arm {
+	if c.arms != nil {
+		return c.arms
+	}
+	var out []plan.Arm
+	if _, given := c.doc.values[at("matrix")]; given {
+		return nil
+	}
+	for _, m := range c.models {
+		if m == nil || !c.clean(at("masks"), at("formats"), at("kv_types")) {
+			continue
+		}
+		formats := c.Formats
+		if len(formats) == 0 {
+			formats = []string{m.Format}
+		}
+		for _, format := range formats {
+			for _, mask := range c.Masks {
+				for _, kv := range c.KVTypes {
+					if len(out) == maxArms {
+						return out
+					}
+					out = append(out, c.armOf(m, format, mask, kv).Arm)
+				}
+			}
+		}
+	}
+	return out
+}
+
+func (c *Campaign) noteMask(a plan.Arm, err error) {
+	p := at("masks", a.Mask.Name)
+	var fault *drop.Error
+	if !errors.As(err, &fault) {
+		c.doc.wrong(p, "", "mask %q does not fit model %q: %v", a.Mask.Name, a.Model, err)
+		return
+	}
+	if i := slices.Index(c.mask(a.Mask.Name).Layers, fault.Layer); i >= 0 {
+		p = p.item(i)
+	}
+	c.doc.wrong(p, "", "mask %q does not fit model %q: %s", a.Mask.Name, a.Model, fault.Reason)
+}
+
+func (c *Campaign) checkQuantisable(m *model, format string) {
+	p := at("models", m.Name)
+	if i := slices.Index(c.Formats, format); i >= 0 {
+		p = at("formats", i)
+	}
+	if tensor := m.quantised(); tensor != "" {
+		c.doc.wrong(p, "give the model in F16, BF16 or F32; rounding twice adds up errors",
+			"model %q cannot become %s: it is quantised already (%s)", m.Name, format, tensor)
+		return
+	}
+	if _, err := m.bytes(format); err != nil {
+		c.doc.wrong(p, "", "model %q cannot become %s: %s", m.Name, format, c.shorten(err, m.Source))
+	}
+}
+
+// checkContexts notes conditions that are longer than a model was trained for. A cache can be sized beyond that, which is
+// only worth a warning.
+func (c *Campaign) checkContexts() {
+	for _, m := range c.models {
+		if m == nil {
+			continue
+		}
+		trained := m.engine.Info().ContextTrain
+		for _, cond := range c.conditions {
+			need := max(cond.Context, cond.Prompt+cond.Generate+cond.Depth)
+			switch {
+			case need <= trained:
+			case cond.Stage == plan.KV:
+				c.warn("line %d: %s is longer than the %d tokens that model %q was trained for", c.doc.node(cond.at).Line, cond.Name, trained, m.Name)
+			default:
+				p := cond.at
+				if cond.Context > 0 {
+					p = p.key("context")
+				}
+				c.doc.wrong(p, "", "%s needs a context of %d tokens; model %q was trained for %d", cond.Name, need, m.Name, trained)
+			}
+		}
+	}
+}
+
+// checkPlanSize bounds the number of units, and refuses an order that makes no sense for the number of arms.
+func (c *Campaign) checkPlanSize() {
+	if c.arms == nil {
+		return
+	}
+	arms := len(c.plannedArms())
+	if c.Run.Order == plan.OrderABBA && arms == 1 {
+		c.doc.wrong(at("run", "order"), "add an arm, or control: aa", "abba needs at least two arms; this campaign has one")
+	}
+	units := 0
+	for _, cond := range c.conditions {
+		units += cond.Repetitions * arms
+	}
+	if units > maxUnits {
+		c.doc.wrongKey(at("stages"), "fewer arms, conditions or repetitions", "the plan has %d units; at most %d are possible", units, maxUnits)
+	}
+}
+
+// checkArmNames checks the names of arms in tables, which are known only now.
+func (c *Campaign) checkArmNames() {
+	if c.arms == nil {
+		return
+	}
+	var names []string
+	for _, a := range c.plannedArms() {
+		names = append(names, a.Name)
+	}
+	for i, t := range c.Tables {
+		if name, given := t.Where[plan.DimArm]; given && !slices.Contains(names, name) {
+			c.doc.wrong(at("tables", i, "where", plan.DimArm), suggestion(name, names), "unknown arm %q", name)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package campaigns
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"attnbudget/plan"
+)
+
+// Spec is a campaign as it is written. The jsonschema tags are rules for editors and for the decoder alike.
+type Spec struct {
+	// Name of the campaign, also of its results directory.
+	Name string `yaml:"name" jsonschema:"required,pattern=^[A-Za-z0-9][A-Za-z0-9._-]*$"`
+	// Models under test: names and where their GGUF files are.
+	Models Models `yaml:"models" jsonschema:"required"`
+	// Weight formats to compare. A model in F32, F16 or BF16 is quantised to each; default: the format of the model's own file.
+	Formats []string `yaml:"formats" jsonschema:"minItems=1,uniqueItems=true"`
+	// Attention drop masks: names and the layers whose attention is dropped; default: none, which drops nothing.
+	Masks Masks `yaml:"masks"`
+	// KV cache types to compare; default: f16 for keys and values.
+	KVTypes []KVType `yaml:"kv_types" jsonschema:"minItems=1"`
+	// The arm that effects are measured against. Parts left out: the first model, format and KV type, and the mask that drops nothing.
+	Baseline Selection `yaml:"baseline"`
+	// Which combinations of models, formats, masks and KV types become arms; default: all.
+	Matrix Matrix `yaml:"matrix"`
+	// aa runs a second arm identical to the baseline: its effect is the noise floor.
+	Control string `yaml:"control" jsonschema:"enum=aa"`
+	// How the plan is executed.
+	Run Run `yaml:"run"`
+	// The kinds of work, in order.
+	Stages []Stage `yaml:"stages" jsonschema:"required,minItems=1"`
+	// Published tables; default: speed, KV memory and quality, as far as there are stages for them.
+	Tables []Table `yaml:"tables" jsonschema:"minItems=1"`
+}
+
+// Models is the ordered list of named models.
+type Models []NamedModel
+
+// NamedModel is a model with its name in the campaign.
+type NamedModel struct {
+	Name   string
+	Source Source
+}
+
+// Source says where a file is: a path (relative to the campaign file) or builtin:NAME, with the SHA-256 that it must have, if any.
+type Source struct {
+	// A path relative to the campaign file, or builtin:NAME.
+	Path string `yaml:"path" jsonschema:"required"`
+	// The SHA-256 that the file must have, 64 hexadecimal digits.
+	SHA256 string `yaml:"sha256"`
+}
+
+// Masks is the ordered list of named masks.
+type Masks []NamedMask
+
+// NamedMask is a mask with its name in the campaign.
+type NamedMask struct {
+	Name   string
+	Layers []int // as written
+}
+
+// KVType is the pair of types of a KV cache: a name for both, or k and v apart.
+type KVType struct {
+	// Type of the key cache.
+	K string `yaml:"k" jsonschema:"required"`
+	// Type of the value cache.
+	V string `yaml:"v" jsonschema:"required"`
+}
+
+// String is the pair as plan.KVName writes it.
+func (t KVType) String() string { return plan.KVName(t.K, t.V) }
+
+// Selection names one arm; parts may be left out.
+type Selection struct {
+	// A name from models.
+	Model string `yaml:"model"`
+	// One of the formats.
+	Format string `yaml:"format"`
+	// A name from masks.
+	Mask string `yaml:"mask"`
+	// One of the KV types.
+	KV KVType `yaml:"kv"`
+}
+
+// Matrix says which combinations become arms. The order of the steps: zip, only, exclude, include.
+type Matrix struct {
+	// Groups of dimensions whose lists are walked together instead of being multiplied; they must be equally long.
+	Zip [][]string `yaml:"zip"`
+	// Combinations to keep: those that match at least one entry.
+	Only []Filter `yaml:"only" jsonschema:"minItems=1"`
+	// Combinations to leave out: those that match any entry.
+	Exclude []Filter `yaml:"exclude" jsonschema:"minItems=1"`
+	// Arms to add; parts left out are the baseline's.
+	Include []Filter `yaml:"include" jsonschema:"minItems=1"`
+}
+
+// Filter matches arms whose every given part is one of the values.
+type Filter struct {
+	// Names from models.
+	Model Choice `yaml:"model"`
+	// Weight formats.
+	Format Choice `yaml:"format"`
+	// Names from masks.
+	Mask Choice `yaml:"mask"`
+	// KV types: f16, or q8_0/f16 (K first).
+	KV Choice `yaml:"kv"`
+}
+
+// Choice is one value or a list of values.
+type Choice []string
+
+// Run says how the plan is executed.
+type Run struct {
+	// Threads of each unit; default: the physical cores of the machine.
+	Threads int `yaml:"threads" jsonschema:"minimum=1,maximum=1024"`
+	// Blocks of the speed stages; 6 is the fewest that a signed-rank interval at 95% can be had from.
+	Repetitions int `yaml:"repetitions" jsonschema:"minimum=1,maximum=1000,default=6"`
+	// Order of the arms inside a block; default: abba for two arms, random for more.
+	Order string `yaml:"order" jsonschema:"enum=abba,enum=random,enum=sequential"`
+	// Seed of the random order and of the tokens.
+	Seed uint64 `yaml:"seed" jsonschema:"default=1"`
+	// How long a unit may take before it is ended as failed: 90s, 30m, 2h.
+	Timeout string `yaml:"timeout"`
+	// When to stop starting units: a time of day such as 07:00, or 2026-01-31T07:00:00+01:00.
+	Until string `yaml:"until"`
+}
+
+// Stage is one kind of work: a mapping with exactly one key.
+type Stage struct {
+	// Speed with an empty cache.
+	Throughput *Throughput `yaml:"throughput"`
+	// Speed with a cache already filled to some depth.
+	Depth *Depth `yaml:"depth"`
+	// Memory of the KV cache.
+	KV *KV `yaml:"kv"`
+	// Perplexity of a text.
+	Perplexity *Perplexity `yaml:"perplexity"`
+	// Four-way completion tasks in HellaSwag's text format.
+	HellaSwag *HellaSwag `yaml:"hellaswag"`
+	// Two-way completion tasks in Winogrande's csv format.
+	Winogrande *Winogrande `yaml:"winogrande"`
+}
+
+// Throughput measures speed with an empty cache; at least one of prompt and generate is needed.
+type Throughput struct {
+	// Prompt lengths in tokens, one condition each.
+	Prompt []int `yaml:"prompt" jsonschema:"minItems=1,minimum=1,maximum=16777216,uniqueItems=true"`
+	// Numbers of generated tokens, one condition each.
+	Generate []int `yaml:"generate" jsonschema:"minItems=1,minimum=1,maximum=16777216,uniqueItems=true"`
+}
+
+// Depth measures speed with a filled cache; at least one of prompt and generate is needed.
+type Depth struct {
+	// Tokens already in the cache.
+	Depths []int `yaml:"depths" jsonschema:"required,minItems=1,minimum=0,maximum=16777216,uniqueItems=true"`
+	// Generated tokens at each depth.
+	Generate int `yaml:"generate" jsonschema:"minimum=1,maximum=16777216"`
+	// Prompt tokens at each depth.
+	Prompt int `yaml:"prompt" jsonschema:"minimum=1,maximum=16777216"`
+}
+
+// KV measures the memory of the KV cache.
+type KV struct {
+	// Context lengths in tokens, one condition each.
+	Contexts []int `yaml:"contexts" jsonschema:"required,minItems=1,minimum=1,maximum=16777216,uniqueItems=true"`
+}
+
+// Perplexity measures the perplexity of a text.
+type Perplexity struct {
+	// A text file relative to the campaign file, or builtin:NAME.
+	Text string `yaml:"text" jsonschema:"required"`
+	// Tokens of a chunk; its second half is scored.
+	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
+	// At most so many chunks; default: all.
+	Chunks int `yaml:"chunks" jsonschema:"minimum=1,maximum=16777216"`
+}
+
+// HellaSwag scores four-way completion tasks.
+type HellaSwag struct {
+	// A task file relative to the campaign file, or builtin:NAME.
+	Tasks string `yaml:"tasks" jsonschema:"required"`
+	// At most so many tasks, chosen as upstream does; default: all.
+	Limit int `yaml:"limit" jsonschema:"minimum=1,maximum=16777216"`
+	// Context in tokens that every task must fit.
+	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
+}
+
+// Winogrande scores two-way completion tasks.
+type Winogrande struct {
+	// A task file relative to the campaign file, or builtin:NAME.
+	Tasks string `yaml:"tasks" jsonschema:"required"`
+	// At most so many tasks, chosen as upstream does; default: all.
+	Limit int `yaml:"limit" jsonschema:"minimum=1,maximum=16777216"`
+	// Context in tokens that every task must fit.
+	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
+}
+
+// Table describes a published table.
+type Table struct {
+	// Heading.
+	Title string `yaml:"title" jsonschema:"required"`
+	// Dimensions whose values make the rows.
+	Rows []string `yaml:"rows" jsonschema:"required,minItems=1,uniqueItems=true"`
+	// Dimensions whose values make the columns.
+	Columns []string `yaml:"columns" jsonschema:"uniqueItems=true"`
+	// The metric shown.
+	Cells string `yaml:"cells" jsonschema:"required"`
+	// Show the effect against another arm beside the level.
+	Effect string `yaml:"effect" jsonschema:"enum=ratio,enum=difference"`
+	// What effects compare with: dimensions and their values; default: the baseline's value of every column dimension.
+	Against map[string]string `yaml:"against"`
+	// What cells must have: dimensions and their values.
+	Where map[string]string `yaml:"where"`
+}
+
+func (m *Models) decodeNode(d *document, n *yaml.Node, p path) {
+	if !d.isMapping(n, p) {
+		return
+	}
+	if len(n.Content) == 0 {
+		d.wrong(p, "", "%s must not be empty", label(p))
+	}
+	d.eachKey(n, p, func(key, value *yaml.Node, at path) {
+		d.checkName(key, "model")
+		named := NamedModel{Name: key.Value}
+		d.decode(value, reflect.ValueOf(&named.Source).Elem(), at, rules{})
+		*m = append(*m, named)
+	})
+}
+
+func (s *Source) decodeNode(d *document, n *yaml.Node, p path) {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		d.decodeStruct(n, reflect.ValueOf(s).Elem(), p)
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!str":
+		d.decode(n, reflect.ValueOf(&s.Path).Elem(), p, rules{})
+	default:
+		d.note(n, "write a path, builtin:NAME, or {path: FILE, sha256: DIGITS}", "%s must be a file, found %s", label(p), describe(n))
+	}
+}
+
+func (m *Masks) decodeNode(d *document, n *yaml.Node, p path) {
+	if !d.isMapping(n, p) {
+		return
+	}
+	if len(n.Content) == 0 {
+		d.wrong(p, "leave the key out for the one mask that drops nothing", "%s must not be empty", label(p))
+	}
+	d.eachKey(n, p, func(key, value *yaml.Node, at path) {
+		d.checkName(key, "mask")
+		named := NamedMask{Name: key.Value, Layers: []int{}}
+		d.values[at] = value
+		if value.Kind == yaml.MappingNode {
+			d.note(value, "write the layers as a list, such as [0, 3]",
+				"masks from a calibration profile are not available in this version, which has no calibrate stage")
+		} else {
+			d.decode(value, reflect.ValueOf(&named.Layers).Elem(), at, rules{unique: true})
+		}
+		*m = append(*m, named)
+	})
+}
+
+func (t *KVType) decodeNode(d *document, n *yaml.Node, p path) {
+	if n.Kind == yaml.MappingNode {
+		d.decodeStruct(n, reflect.ValueOf(t).Elem(), p)
+		return
+	}
+	if d.is(n, p, "a KV type such as f16, or {k: q8_0, v: f16}", "!!str") {
+		var apart bool
+		if t.K, t.V, apart = strings.Cut(n.Value, "/"); !apart {
+			t.V = t.K
+		}
+	}
+}
+
+func (c *Choice) decodeNode(d *document, n *yaml.Node, p path) {
+	if n.Kind == yaml.ScalarNode {
+		var one string
+		d.decode(n, reflect.ValueOf(&one).Elem(), p, rules{})
+		*c = Choice{one}
+		return
+	}
+	var several []string
+	d.decode(n, reflect.ValueOf(&several).Elem(), p, rules{minItems: 1, unique: true})
+	*c = several
+}
+
+// later names the stages that the format foresees and this version does not have.
+var later = []string{"calibrate", "kl-divergence"}
+
+func (s *Stage) decodeNode(d *document, n *yaml.Node, p path) {
+	if !d.isMapping(n, p) {
+		return
+	}
+	if len(n.Content) != 2 {
+		d.note(n, "begin each stage with its own hyphen", "a stage must have exactly one key, its kind; found %d", len(n.Content)/2)
+		return
+	}
+	key := n.Content[0]
+	if slices.Contains(later, key.Value) {
+		d.note(key, choices(stageKinds()), "the stage %s is not available in this version", key.Value)
+		return
+	}
+	if !slices.Contains(stageKinds(), key.Value) {
+		d.note(key, suggestion(key.Value, stageKinds()), "unknown stage %q", key.Value)
+		return
+	}
+	d.decodeStruct(n, reflect.ValueOf(s).Elem(), p)
+}
+
+func stageKinds() []string {
+	return []string{plan.Throughput, plan.Depth, plan.KV, plan.Perplexity, plan.HellaSwag, plan.Winogrande}
+}
+
+// checkName refuses names that would not do in arm and file names.
+func (d *document) checkName(key *yaml.Node, what string) {
+	for i, r := range key.Value {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !letter && (i == 0 || !strings.ContainsRune("._-+", r)) {
+			d.note(key, "use letters, digits, dots, hyphens, plus signs and underscores, first a letter or digit", "%q cannot be the name of a %s", key.Value, what)
+			return
+		}
+	}
+	if key.Value == "" {
+		d.note(key, "", "the name of a %s must not be empty", what)
+	}
+}
