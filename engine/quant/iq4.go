@@ -90,7 +90,7 @@ func fitIQ4(x *[32]float32) float32 {
 // momentsIQ4 codes x with the inverse scale and returns the sums of w*x*v and w*v*v over the reconstruction points v, w = x².
 func momentsIQ4(x *[32]float32, inverse float32) (sumXV, sumVV float32) {
 	for _, e := range x {
-		w, v := e*e, float32(iq4Values[indexIQ4(inverse*e)])
+		w, v := e*e, float32(iq4Values[indexIQ4(inverse, e)])
 		sumXV = mulAdd(w*v, e, sumXV)
 		sumVV = mulAdd(w*v, v, sumVV)
 	}
@@ -99,16 +99,16 @@ func momentsIQ4(x *[32]float32, inverse float32) (sumXV, sumVV float32) {
 
 func encodeIQ4(dst *[16]byte, x *[32]float32, inverse float32) {
 	for i := range dst {
-		dst[i] = indexIQ4(inverse*x[i]) | indexIQ4(inverse*x[i+16])<<4
+		dst[i] = indexIQ4(inverse, x[i]) | indexIQ4(inverse, x[i+16])<<4
 	}
 }
 
-// indexIQ4 finds the nearest reconstruction point by bisecting the midpoints between neighbours; a midpoint itself belongs to
-// the upper one. Both sides are doubled to stay in integers.
-func indexIQ4(v float32) uint8 {
-	index := 0
+// indexIQ4 finds the reconstruction point nearest to inverse*x by bisecting the midpoints between neighbours; a midpoint
+// itself belongs to the upper one. Both sides are doubled to stay in integers.
+func indexIQ4(inverse, x float32) uint8 {
+	doubled, index := 2*float32(inverse*x), 0
 	for step := 8; step > 0; step /= 2 {
-		if next := index + step; 2*v >= float32(int(iq4Values[next-1])+int(iq4Values[next])) {
+		if next := index + step; doubled >= float32(int(iq4Values[next-1])+int(iq4Values[next])) {
 			index = next
 		}
 	}

@@ -142,7 +142,7 @@ func fitAffine(x, weights []float32, s affineSearch) (scale, minimum float32, co
 		for i, v := range x {
 			trial[i] = uint8(clip(nearestProduct(inverse, v-low), 0, s.most))
 			q := float32(trial[i])
-			wq := weights[i] * q
+			wq := float32(weights[i] * q)
 			sumQ += wq
 			sumQQ = mulAdd(wq, q, sumQQ)
 			sumXQ = mulAdd(wq, v, sumXQ)
