@@ -24,7 +24,8 @@ type codec struct {
 	halves     []int // offsets of the half precision numbers in a block
 }
 
-var codecs = map[gguf.Type]codec{
+// codecs is indexed by gguf.Type; conversions are called per row, where a map would cost as much as a short row.
+var codecs = [...]codec{
 	gguf.F32:    {dequantizeF32, quantizeF32, nil},
 	gguf.F16:    {dequantizeF16, quantizeF16, []int{0}},
 	gguf.BF16:   {dequantizeBF16, quantizeBF16, nil},
@@ -57,15 +58,14 @@ func Quantize(t gguf.Type, dst []byte, src []float32) {
 }
 
 func codecOf(function string, t gguf.Type, elements, bytes int) codec {
-	c, ok := codecs[t]
-	if !ok {
+	if int(t) >= len(codecs) || codecs[t].dequantize == nil {
 		panic(fmt.Sprintf("quant.%s: no conversion for %v", function, t))
 	}
 	if elements%t.BlockSize() != 0 || bytes != t.RowBytes(elements) {
 		panic(fmt.Sprintf("quant.%s: %d elements and %d bytes do not belong together in %v (%d elements take %d bytes)",
 			function, elements, bytes, t, t.BlockSize(), t.BlockBytes()))
 	}
-	return c
+	return codecs[t]
 }
 
 func dequantizeF32(dst []float32, src []byte) {
