@@ -24,10 +24,10 @@ type Job struct {
 	Condition plan.Condition `json:"condition"`
 	Model     plan.Model     `json:"model"`
 	Threads   int            `json:"threads"`
-	Seed      uint64         `json:"seed"` // of the plan
 
-	Prefill    bool   `json:"prefill,omitempty"`    // make the file State and print nothing
-	State      string `json:"state,omitempty"`      // path of the prefilled state to load, or to make
+	Prefill    bool   `json:"prefill,omitempty"`     // make the file State and print nothing
+	State      string `json:"state,omitempty"`       // path of the prefilled state to load, or to make
+	DepthTrace string `json:"depth_trace,omitempty"` // what the tokens of the state are drawn from
 	Checkpoint string `json:"checkpoint,omitempty"` // path where an evaluation keeps what it has finished; it goes on from there
 
 	// Environment is the ID of what this session runs on. A checkpoint of another one is not used.

@@ -29,8 +29,8 @@ type Options struct {
 	RetryFailed            bool                 // run failed units again
 	AllowEnvironmentChange bool                 // go on in another environment than the run's newest record
 	DryRun                 bool                 // report what would run, write nothing
-	Until                  time.Time            // start no block that is not expected to end by then; zero = no limit
-	Timeout                time.Duration        // for one unit; 0 = none
+	Until                  time.Time            // start no block that is not expected to end by then; zero = as the plan says
+	Timeout                time.Duration        // for one unit; 0 = as the plan says
 	Stop                   <-chan struct{}      // when closed, the running unit is finished and no further one is started; nil = never
 }
 
@@ -86,6 +86,16 @@ func Run(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Execu
 	}
 	if o.Environment == nil {
 		panic("runner: Run needs Options.Environment")
+	}
+	if o.Timeout == 0 {
+		o.Timeout = p.Timeout
+	}
+	if o.Until.IsZero() {
+		until, err := plan.Deadline(p.Until, time.Now())
+		if err != nil {
+			return Summary{}, fmt.Errorf("plan: until: %w", err)
+		}
+		o.Until = until
 	}
 	lock, err := dir.Lock(o.Command)
 	if err != nil {

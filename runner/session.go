@@ -27,9 +27,10 @@ type session struct {
 	states    *states
 	models    *modelFiles
 
-	arms       map[string]plan.Arm
-	conditions map[string]plan.Condition
-	byModel    map[string]plan.Model
+	arms        map[string]plan.Arm
+	conditions  map[string]plan.Condition
+	byModel     map[string]plan.Model
+	depthTraces map[string]string // by state id
 
 	blocks  map[blockOf]bool // begun by this session
 	tasks   int              // units this session set out to run
@@ -41,7 +42,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 	s := &session{
 		id: newSessionID(), dir: dir, plan: p, o: o, executor: x, reporter: r, decisions: decisions,
 		estimator: newEstimator(p, inv), models: newModelFiles(p.Models),
-		arms: map[string]plan.Arm{}, conditions: map[string]plan.Condition{}, byModel: map[string]plan.Model{},
+		arms: map[string]plan.Arm{}, conditions: map[string]plan.Condition{}, byModel: map[string]plan.Model{}, depthTraces: map[string]string{},
 		blocks: map[blockOf]bool{}, tasks: len(selected(decisions)),
 	}
 	for _, a := range p.Arms {
@@ -52,6 +53,9 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 	}
 	for _, m := range p.Models {
 		s.byModel[m.Name] = m
+	}
+	for _, state := range p.States {
+		s.depthTraces[state.ID] = state.Key.Trace
 	}
 	if err := s.checkReferences(); err != nil {
 		return nil, err
@@ -80,6 +84,9 @@ func (s *session) checkReferences() error {
 		}
 		if _, ok := s.byModel[arm.Model]; !ok {
 			return fmt.Errorf("plan: arm %s is of model %q, which the plan does not have", u.Arm, arm.Model)
+		}
+		if _, ok := s.depthTraces[u.State]; !ok && u.State != "" {
+			return fmt.Errorf("plan: unit %s needs state %q, which the plan does not have", u.Name, u.State)
 		}
 		if _, ok := s.conditions[u.Condition]; !ok {
 			return fmt.Errorf("plan: unit %s is at condition %q, which the plan does not have", u.Name, u.Condition)

@@ -50,10 +50,10 @@ func (s *session) job(u *plan.Unit) Job {
 	arm := s.arms[u.Arm]
 	j := Job{
 		Unit: *u, Arm: arm, Condition: s.conditions[u.Condition], Model: s.byModel[arm.Model],
-		Threads: u.Key.Threads, Seed: s.plan.Seed, Environment: s.o.Environment.ID(),
+		Threads: u.Key.Threads, Environment: s.o.Environment.ID(),
 	}
 	if u.State != "" {
-		j.State = s.dir.StatePath(u.State)
+		j.State, j.DepthTrace = s.dir.StatePath(u.State), s.depthTraces[u.State]
 	}
 	switch u.Key.Stage {
 	case plan.Perplexity, plan.HellaSwag, plan.Winogrande:
