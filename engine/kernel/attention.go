@@ -2,8 +2,6 @@ package kernel
 
 import (
 	"fmt"
-
-	"attnbudget/engine/quant"
 )
 
 // Span is a run of cells [From, To).
@@ -24,12 +22,14 @@ type Attention struct {
 const (
 	chunkCells = 256 // cells that share a local maximum; chunks start at multiples of it whatever the spans are
 	groupCells = 64  // granularity at which invisible parts of a chunk are skipped
+	keyRows    = 16  // keys transposed at a time
 	tileRows   = 96  // query rows x heads of a group that read a chunk together, about
 )
 
 // attention is the Attend in progress.
 type attention struct {
 	*Attention
+	*kernels
 	group    int // query heads per KV head
 	tileN    int // query rows per tile
 	tiles    int // tiles over the query rows
@@ -42,16 +42,16 @@ type attention struct {
 
 // attentionTile is the state and scratch of one tile: rows = query rows x group, the heads of one query row side by side.
 type attentionTile struct {
-	k      []float32 // [DimK][chunkCells], transposed
-	v      []float32 // [chunkCells][DimV]
-	q      []float32 // [rows][DimK]
-	s      []float32 // [rows][chunkCells]: scores, then weights
-	part   []float32 // [rows][DimV]: weighted values of the current chunk
-	out    []float32 // [rows][DimV]: of all chunks so far
-	top    []float32 // [rows]: greatest logit so far
-	sum    []float32 // [rows]: sum of the weights so far
-	m, l   []float32 // [rows]: of the current chunk
-	number []float32 // one head's row of numbers
+	k       []float32 // [DimK][chunkCells], transposed
+	v       []float32 // [chunkCells][DimV]
+	q       []float32 // [rows][DimK]
+	s       []float32 // [rows][chunkCells]: scores, then weights
+	part    []float32 // [rows][DimV]: weighted values of the current chunk
+	out     []float32 // [rows][DimV]: of all chunks so far
+	top     []float32 // [rows]: greatest logit so far
+	sum     []float32 // [rows]: sum of the weights so far
+	m, l    []float32 // [rows]: of the current chunk
+	numbers []float32 // [keyRows][DimK]: keys before they are transposed
 }
 
 // Attend computes a. The result of a query row depends on that row, the cells and their numbers alone.
@@ -70,7 +70,7 @@ func (t *attention) init(p *Pool) {
 }
 
 func (t *attention) run(p *Pool, a *Attention) {
-	t.Attention = a
+	t.Attention, t.kernels = a, p.kernels
 	t.group = a.Heads / a.HeadsKV
 	t.tileN = min(a.N, max(1, tileRows/t.group))
 	t.tiles = (a.N + t.tileN - 1) / t.tileN
@@ -156,7 +156,7 @@ func (t *attention) begin(b *attentionTile, head, from, to int) {
 	b.q, b.s, b.part = grow(b.q, rows*t.DimK), grow(b.s, rows*chunkCells), grow(b.part, rows*t.DimV)
 	b.m, b.l = grow(b.m, rows), grow(b.l, rows)
 	b.k, b.v = grow(b.k, t.DimK*chunkCells), grow(b.v, t.DimV*chunkCells)
-	b.number = grow(b.number, max(t.DimK, t.DimV))
+	b.numbers = grow(b.numbers, keyRows*t.DimK)
 	for i := from; i < to; i++ {
 		copy(b.q[(i-from)*width:][:width], t.Q[i*t.Heads*t.DimK+head*width:])
 	}
@@ -182,14 +182,14 @@ func (t *attention) chunk(b *attentionTile, head, from, to, c int) bool {
 	rows := (to - from) * t.group
 	width := (hi - lo + groupCells - 1) / groupCells * groupCells // lo is a multiple of groupCells
 	t.loadKeys(b, head, base, lo, hi, width)
-	multiply(b.s[lo:], chunkCells, b.q, t.DimK, b.k[lo:], chunkCells, rows, t.DimK, width)
+	t.multiply(b.s[lo:], chunkCells, b.q, t.DimK, b.k[lo:], chunkCells, rows, t.DimK, width)
 	for r := range rows {
 		scores := b.s[r*chunkCells+lo:][:width]
 		hide(scores, t.Visible[from+r/t.group], base+lo)
 		b.m[r], b.l[r] = expSum(scores, t.Scale)
 	}
 	t.loadValues(b, head, base, lo, hi)
-	multiply(b.part, t.DimV, b.s[lo:], chunkCells, b.v[lo*t.DimV:], t.DimV, rows, hi-lo, t.DimV)
+	t.multiply(b.part, t.DimV, b.s[lo:], chunkCells, b.v[lo*t.DimV:], t.DimV, rows, hi-lo, t.DimV)
 	return true
 }
 
@@ -229,21 +229,22 @@ func blank(s []float32) {
 
 // loadKeys writes the keys of cells [base+lo, base+hi) to columns lo.. of the transposed tile, and zeros up to width.
 func (t *attention) loadKeys(b *attentionTile, head, base, lo, hi, width int) {
-	for c := lo; c < hi; c++ {
-		quant.Dequantize(t.K.Type, b.number[:t.DimK], t.K.head(base+c, head, t.DimK))
-		for d, v := range b.number[:t.DimK] {
-			b.k[d*chunkCells+c] = v
+	for c := lo; c < lo+width; c += keyRows {
+		for i := range keyRows {
+			if row := b.numbers[i*t.DimK:][:t.DimK]; c+i < hi {
+				t.widen(t.K.Type, row, t.K.head(base+c+i, head, t.DimK))
+			} else {
+				clear(row)
+			}
 		}
-	}
-	for d := range t.DimK {
-		clear(b.k[d*chunkCells+hi:][:lo+width-hi])
+		t.transpose(b.k[c:], chunkCells, b.numbers, keyRows, t.DimK)
 	}
 }
 
 // loadValues writes the values of cells [base+lo, base+hi) to rows lo.. of the tile.
 func (t *attention) loadValues(b *attentionTile, head, base, lo, hi int) {
 	for c := lo; c < hi; c++ {
-		quant.Dequantize(t.V.Type, b.v[c*t.DimV:][:t.DimV], t.V.head(base+c, head, t.DimV))
+		t.widen(t.V.Type, b.v[c*t.DimV:][:t.DimV], t.V.head(base+c, head, t.DimV))
 	}
 }
 
@@ -279,8 +280,7 @@ func (t *attention) finish(b *attentionTile, head, from, to int) {
 	}
 }
 
-// multiply computes c = a b for row-major a [rows][depth], b [depth][cols], c [rows][cols] with the given strides. Every
-// element accumulates over depth in order.
+// multiply and transpose define what kernels says of them.
 func multiply(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
 	for r := range rows {
 		out := c[r*strideC:][:cols]
@@ -289,6 +289,14 @@ func multiply(c []float32, strideC int, a []float32, strideA int, b []float32, s
 			for i, v := range b[k*strideB:][:cols] {
 				out[i] += f * v
 			}
+		}
+	}
+}
+
+func transpose(dst []float32, strideDst int, src []float32, rows, cols int) {
+	for r := range rows {
+		for c, v := range src[r*cols:][:cols] {
+			dst[c*strideDst+r] = v
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // floatPanel computes the outputs of weight rows [from, to) for float weights: each row is widened once for the batch.
-func (m *product) floatPanel(s *scratch, from, to int) {
+func floatPanel(m *product, s *scratch, from, to int) {
 	in, cols, rows := m.in, m.w.Cols, m.w.Rows
 	x := in.floats(m.w.Type)
 	for r := from; r < to; r++ {
@@ -50,7 +50,7 @@ func fold(sum *[lanes]float32) float32 {
 }
 
 // quantPanel computes the outputs of weight rows [from, to) for quantised weights: each row is unpacked once for the batch.
-func (m *product) quantPanel(s *scratch, from, to int) {
+func quantPanel(m *product, s *scratch, from, to int) {
 	f := formatOf(m.w.Type)
 	in, cols, rows := m.in, m.w.Cols, m.w.Rows
 	s.codes.resize(cols, f)

@@ -26,7 +26,7 @@ func (w *Matrix) check() {
 }
 
 // panelRows is the number of weight rows that one item of work covers.
-const panelRows = 16
+const panelRows = 32
 
 // product is the MatMul in progress.
 type product struct {
@@ -54,18 +54,19 @@ func (m *product) init(p *Pool) {
 	m.item = func(worker, i int) {
 		from, to := i*panelRows, min((i+1)*panelRows, m.w.Rows)
 		s := &p.scratch[worker]
-		switch m.w.Type {
-		case gguf.F32, gguf.F16, gguf.BF16:
-			m.floatPanel(s, from, to)
-		default:
-			m.quantPanel(s, from, to)
+		if isFloat(m.w.Type) {
+			p.kernels.floatPanel(m, s, from, to)
+		} else {
+			p.kernels.quantPanel(m, s, from, to)
 		}
 	}
 }
 
 // scratch is the memory one worker needs; it grows to what the largest call asked for.
 type scratch struct {
-	row   []float32 // a weight row widened to float32
+	row   []float32 // weight rows widened to float32
+	sums  []float32 // partial sums
+	few   [32]float32
 	codes rowCodes
 	tile  attentionTile
 }

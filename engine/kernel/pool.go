@@ -11,6 +11,7 @@ import (
 // Products and attention keep their scratch memory in the pool, one set per worker, so that a call in steady state
 // allocates nothing.
 type Pool struct {
+	kernels *kernels
 	workers []*worker // of workers 1..Threads()-1
 	job     job
 	busy    atomic.Int32 // workers that have not finished the current job
@@ -47,7 +48,7 @@ func NewPool(threads int) *Pool {
 	if threads < 1 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	p := &Pool{scratch: make([]scratch, threads)}
+	p := &Pool{kernels: &active, scratch: make([]scratch, threads)}
 	p.product.init(p)
 	p.attention.init(p)
 	for id := 1; id < threads; id++ {

@@ -1,0 +1,31 @@
+// Command asm writes the amd64 assembly of package kernel:
+//
+//	go run ./asm -group float -out float_amd64.s -stubs float_amd64.go -pkg kernel
+//
+// A group is one concept and one pair of files. Kernels come in two widths, 256 bits (AVX2, FMA, F16C) and 512 bits
+// (AVX-512 F, BW, DQ, VL); where the order of accumulation shows in a result, both use the same.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	. "github.com/mmcloughlin/avo/build"
+)
+
+func main() {
+	group := flag.String("group", "", "what to generate: float, attention, elementwise, quantise, integer or unpack")
+	flag.Parse()
+	groups := map[string]func(){
+		"float": float, "attention": attention,
+	}
+	generate, ok := groups[*group]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "asm: no group %q\n", *group)
+		os.Exit(2)
+	}
+	ConstraintExpr("!purego")
+	generate()
+	Generate()
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// width is a vector width: it makes registers and names kernels.
+type width struct {
+	name  string
+	bytes int
+}
+
+var (
+	avx2   = width{"AVX2", 32}
+	avx512 = width{"AVX512", 64}
+)
+
+// lanes is the number of float32 or int32 in a vector.
+func (w width) lanes() int { return w.bytes / 4 }
+
+func (w width) vector() reg.VecVirtual {
+	if w == avx512 {
+		return ZMM()
+	}
+	return YMM()
+}
+
+func (w width) vectors(n int) []reg.VecVirtual {
+	v := make([]reg.VecVirtual, n)
+	for i := range v {
+		v[i] = w.vector()
+	}
+	return v
+}
+
+// half returns the register of half the vector's size that its lower part is.
+func (w width) half(v reg.VecVirtual) reg.Register {
+	if w == avx512 {
+		return v.AsY()
+	}
+	return v.AsX()
+}
+
+// zero clears registers.
+func zero(vs ...reg.VecVirtual) {
+	for _, v := range vs {
+		VXORPS(v, v, v)
+	}
+}
+
+// begin starts a function that keeps nothing of its pointer arguments.
+func begin(name, signature, doc string) {
+	TEXT(name, NOSPLIT, signature)
+	Pragma("noescape")
+	Doc(doc)
+}
+
+// arg loads an argument into a general register.
+func arg(name string) reg.GPVirtual { return Load(Param(name), GP64()).(reg.GPVirtual) }
+
+// end returns to Go, whose code must not meet dirty upper halves.
+func end() {
+	VZEROUPPER()
+	RET()
+}
+
+// loop runs body while count, lowered by step each time, stays above zero; count must be a positive multiple of step.
+func loop(label string, count reg.GPVirtual, step int, body func()) {
+	Label(label)
+	body()
+	SUBQ(Imm(uint64(step)), count)
+	JNZ(LabelRef(label))
+}
+
+// rows addresses up to six rows of equal stride with three registers.
+type rows struct {
+	base, third, stride reg.GPVirtual
+}
+
+// newRows prepares n rows that begin at base.
+func newRows(base, stride reg.GPVirtual, n int) rows {
+	r := rows{base: base, stride: stride}
+	if n > 3 {
+		r.third = GP64()
+		LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, r.third)
+		ADDQ(base, r.third)
+	}
+	return r
+}
+
+// at is the address of byte offset off in row i.
+func (r rows) at(i, off int) Mem {
+	m := Mem{Base: r.base, Disp: off}
+	if i >= 3 {
+		m.Base, i = r.third, i-3
+	}
+	if i > 0 {
+		m.Index, m.Scale = r.stride, uint8(i)
+	}
+	return m
+}
+
+// advance moves all rows on by n bytes.
+func (r rows) advance(n int) {
+	ADDQ(Imm(uint64(n)), r.base)
+	if r.third != nil {
+		ADDQ(Imm(uint64(n)), r.third)
+	}
+}
+
+// fold adds the sixteen partial sums in v (two vectors of 256 bits, or one of 512): upper half to lower half until one is
+// left, in the lowest lane of the result.
+func (w width) fold(v []reg.VecVirtual) reg.Register {
+	y, t := YMM(), YMM()
+	if w == avx512 {
+		VEXTRACTF64X4(Imm(1), v[0], t)
+		VADDPS(t, v[0].AsY(), y)
+	} else {
+		VADDPS(v[1], v[0], y)
+	}
+	VEXTRACTF128(Imm(1), y, t.AsX())
+	VADDPS(t.AsX(), y.AsX(), y.AsX())
+	VPERMILPD(Imm(1), y.AsX(), t.AsX())
+	VADDPS(t.AsX(), y.AsX(), y.AsX())
+	VMOVSHDUP(y.AsX(), t.AsX())
+	VADDSS(t.AsX(), y.AsX(), y.AsX())
+	return y.AsX()
+}

@@ -1,0 +1,44 @@
+package kernel
+
+import (
+	"attnbudget/engine/gguf"
+	"attnbudget/engine/quant"
+)
+
+//go:generate go run ./asm -group float -out float_amd64.s -stubs float_amd64.go -pkg kernel
+//go:generate go run ./asm -group attention -out attention_amd64.s -stubs attention_amd64.go -pkg kernel
+
+// kernels are the inner loops that have an implementation per instruction set. generic() is the definition of each.
+type kernels struct {
+	name string
+
+	// floatPanel and quantPanel compute the outputs of weight rows [from, to) of a product.
+	floatPanel, quantPanel func(m *product, s *scratch, from, to int)
+
+	// widen is quant.Dequantize.
+	widen func(t gguf.Type, dst []float32, src []byte)
+
+	// multiply computes c = a b for row-major a [rows][depth], b [depth][cols], c [rows][cols] with the given strides in
+	// elements. Every element accumulates over depth in order.
+	multiply func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int)
+
+	// transpose writes src [rows][cols] to dst [cols][strideDst]; rows is a multiple of 16.
+	transpose func(dst []float32, strideDst int, src []float32, rows, cols int)
+}
+
+// active is what the processor can do best, or what the environment variable ATTNBUDGET_KERNEL asks for.
+var active = choose()
+
+// Name tells which kernels are in use: "generic", "avx2" or "avx512".
+func Name() string { return active.name }
+
+func generic() kernels {
+	return kernels{
+		name:       "generic",
+		floatPanel: floatPanel,
+		quantPanel: quantPanel,
+		widen:      quant.Dequantize,
+		multiply:   multiply,
+		transpose:  transpose,
+	}
+}
