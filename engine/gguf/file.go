@@ -33,6 +33,32 @@ type Tensor struct {
 	Data  []byte // rows in blocks of Type, one after the other; must not be written to
 }
 
+// Entry is one metadata key with its value.
+type Entry struct {
+	Key   string
+	Value Value
+}
+
+// NewFile describes a model that is in no file: its metadata and its tensors, whose Data may be nil. name stands for the path in
+// messages. Repeated names are an error.
+func NewFile(name string, entries []Entry, tensors []*Tensor) (*File, error) {
+	f := &File{Path: name, Version: newestVersion, Alignment: defaultAlignment, Tensors: tensors, values: map[string]Value{}, tensors: map[string]*Tensor{}}
+	for _, e := range entries {
+		if f.Has(e.Key) {
+			return nil, fmt.Errorf("%s: metadata key %q twice", name, e.Key)
+		}
+		f.values[e.Key] = e.Value
+		f.Keys = append(f.Keys, e.Key)
+	}
+	for _, t := range tensors {
+		if _, ok := f.tensors[t.Name]; ok {
+			return nil, fmt.Errorf("%s: tensor %q twice", name, t.Name)
+		}
+		f.tensors[t.Name] = t
+	}
+	return f, nil
+}
+
 // Cols is the number of elements of a row.
 func (t *Tensor) Cols() int { return t.Shape[0] }
 
@@ -47,6 +73,9 @@ func (t *Tensor) Elements() int {
 	}
 	return n
 }
+
+// Bytes is the size of the tensor's data.
+func (t *Tensor) Bytes() int64 { return int64(t.Rows()) * int64(t.Type.RowBytes(t.Cols())) }
 
 // Open maps a GGUF file into memory and reads its metadata. Of a model split over several files ("-00001-of-00003.gguf")
 // path names the first; the others are found beside it and their tensors join in. Errors are a *FormatError for bytes

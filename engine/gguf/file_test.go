@@ -186,3 +186,23 @@ func TestFingerprintIsTheHashOfAllParts(t *testing.T) {
 		t.Error("an absent file has no fingerprint")
 	}
 }
+
+func TestModelWithoutFileRefusesRepeatedNames(t *testing.T) {
+	key := Entry{"k", ValueOf(uint32(1))}
+	tensor := &Tensor{Name: "t", Type: F32, Shape: []int{2, 3}}
+	f, err := NewFile("new", []Entry{key}, []*Tensor{tensor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := f.Uint("k")
+	is(t, "k", k, err, 1)
+	if x, ok := f.Tensor("t"); !ok || x.Bytes() != 24 {
+		t.Errorf("tensor %+v", x)
+	}
+	if _, err := NewFile("new", []Entry{key, key}, nil); err == nil {
+		t.Error("a key was accepted twice")
+	}
+	if _, err := NewFile("new", nil, []*Tensor{tensor, tensor}); err == nil {
+		t.Error("a tensor was accepted twice")
+	}
+}

@@ -120,9 +120,6 @@ func (w *Writer) Add(name string, t Type, shape []int) error {
 	return nil
 }
 
-// bytes is the size of the tensor's data.
-func (t *Tensor) bytes() int64 { return int64(t.Rows()) * int64(t.Type.RowBytes(t.Cols())) }
-
 // Data writes the next bytes of the named tensor, which must be the one whose turn it is. It may be called with a part
 // of the data at a time.
 func (w *Writer) Data(name string, p []byte) error {
@@ -130,7 +127,7 @@ func (w *Writer) Data(name string, p []byte) error {
 	if err != nil {
 		return err
 	}
-	if left := t.bytes() - w.done; int64(len(p)) > left {
+	if left := t.Bytes() - w.done; int64(len(p)) > left {
 		return fmt.Errorf("%s: tensor %q: %d bytes of data too many", w.path, name, int64(len(p))-left)
 	}
 	if err := w.write(p); err != nil {
@@ -149,7 +146,7 @@ func (w *Writer) Skip(name string) error {
 	if err := w.buf.Flush(); err != nil {
 		return w.fail(err)
 	}
-	n := t.bytes() - w.done
+	n := t.Bytes() - w.done
 	if _, err := w.file.Seek(n, io.SeekCurrent); err != nil {
 		return w.fail(err)
 	}
@@ -177,7 +174,7 @@ func (w *Writer) turn(name string) (*Tensor, error) {
 
 // complete goes on to the next tensor when all of t is written.
 func (w *Writer) complete(t *Tensor) error {
-	if w.done < t.bytes() {
+	if w.done < t.Bytes() {
 		return nil
 	}
 	w.next++
@@ -207,7 +204,7 @@ func (w *Writer) header() error {
 			b = le.AppendUint64(b, uint64(n))
 		}
 		b = le.AppendUint64(le.AppendUint32(b, uint32(t.Type)), offset)
-		offset += uint64(t.bytes())
+		offset += uint64(t.Bytes())
 		offset += padding(offset, uint64(w.alignment))
 	}
 	if err := w.write(b); err != nil {
@@ -240,7 +237,7 @@ func (w *Writer) Finish() error {
 	}
 	if w.next < len(w.tensors) {
 		t := w.tensors[w.next]
-		return fmt.Errorf("%s: tensor %q has %d of %d bytes of data", w.path, t.Name, w.done, t.bytes())
+		return fmt.Errorf("%s: tensor %q has %d of %d bytes of data", w.path, t.Name, w.done, t.Bytes())
 	}
 	if err := w.buf.Flush(); err != nil {
 		return w.fail(err)
