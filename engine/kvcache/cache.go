@@ -5,6 +5,7 @@ import (
 
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/kernel"
+	"attnbudget/engine/quant"
 )
 
 // Store is where one attention layer keeps its keys and values.
@@ -30,6 +31,26 @@ func (s *Store) Put(i int, k, v []float32) {
 	kernel.StoreRow(s.K.Type, row(s.K, slot), k)
 	kernel.StoreRow(s.V.Type, row(s.V, slot), v)
 }
+
+// Query makes of the query heads of one token what meets the stored keys: rotated as the keys are, and rounded to Q8_0 where
+// keys are quantised, because upstream multiplies codes with codes.
+func (s *Store) Query(q []float32) {
+	s.RotK.Apply(q)
+	if !quantised(s.K.Type) {
+		return
+	}
+	for ; len(q) > 0; q = q[32:] {
+		var block [34]byte
+		kernel.StoreRow(gguf.Q8_0, block[:], q[:32])
+		d := quant.HalfToFloat(uint16(block[0]) | uint16(block[1])<<8)
+		for i, code := range block[2:] {
+			q[i] = d * float32(int8(code))
+		}
+	}
+}
+
+// Output makes the attention over the stored values of one token what it would be over the values themselves.
+func (s *Store) Output(a []float32) { s.RotV.Apply(a) }
 
 func row(r kernel.KVRows, cell int) []byte { return r.Data[cell*r.Stride : (cell+1)*r.Stride] }
 

@@ -21,8 +21,9 @@ type Pass struct {
 	memory  *kvcache.Memory
 	forward func()
 
-	// OnHidden, when set, is shown the hidden state after every layer: h [len(tokens)][Embd], and which tokens of the batch
-	// its rows are. For tests and for finding where a forward pass goes astray.
+	// OnHidden, when set, is shown the hidden state after the embedding (layer -1) and after every layer: h
+	// [len(tokens)][Embd], which it may change, and which tokens of the batch its rows are. For tests, and for finding where a
+	// forward pass goes astray.
 	OnHidden func(layer int, tokens []int, h []float32)
 
 	lastStore int // the last layer that stores anything
@@ -50,7 +51,6 @@ type operands struct {
 	matrix         *kernel.Matrix
 	rope           *kernel.RoPE
 	store          *kvcache.Store
-	rotation       kvcache.Rotation
 	activation     func(dst, gate, up []float32)
 	dim            int
 	scale          float32
@@ -110,6 +110,7 @@ func (p *Pass) embed(e *kernel.Matrix, scale float32) {
 	p.each(p.x, func(p *Pass, i int) {
 		embedRow(p.x.row(i), p.op.matrix, p.tokens[i], p.op.scale)
 	})
+	p.hidden(-1)
 }
 
 func embedRow(dst []float32, e *kernel.Matrix, token int32, scale float32) {
@@ -218,10 +219,11 @@ func (p *Pass) stored(layer int, narrowed ...*rows) {
 	p.live = append(p.live[:0], p.outputs...)
 }
 
-// attend computes a = softmax(scale q kᵀ) v over the cells of owner that each token sees.
+// attend computes a = softmax(scale q kᵀ) v over the cells of owner that each token sees; q is used up by it.
 func (p *Pass) attend(a, q *rows, owner int, heads int, scale float32) {
 	s := p.memory.Store(owner)
 	a.reshape(q.n, heads*s.DimV)
+	q.changed()
 	if q.n == 0 {
 		return
 	}
@@ -229,23 +231,14 @@ func (p *Pass) attend(a, q *rows, owner int, heads int, scale float32) {
 	for i, token := range p.live {
 		p.visible[i] = visible[token]
 	}
-	p.rotateHeads(q, s.RotK)
+	p.op = operands{dst: q, src: a, store: s}
+	p.each(q, func(p *Pass, i int) { p.op.store.Query(p.op.dst.row(i)) })
 	p.attention = kernel.Attention{
 		Q: q.all(), Out: a.all(), K: s.K, V: s.V, N: q.n, Heads: heads, HeadsKV: s.Heads, DimK: s.DimK, DimV: s.DimV,
 		Scale: scale, Visible: p.visible[:q.n],
 	}
 	p.pool.Attend(&p.attention)
-	p.rotateHeads(a, s.RotV)
-}
-
-// rotateHeads multiplies by the Hadamard matrix of a rotated cache, its own inverse.
-func (p *Pass) rotateHeads(x *rows, r kvcache.Rotation) {
-	if r == 0 {
-		return
-	}
-	p.op = operands{dst: x, rotation: r}
-	p.each(x, func(p *Pass, i int) { p.op.rotation.Apply(p.op.dst.row(i)) })
-	x.changed()
+	p.each(a, func(p *Pass, i int) { p.op.store.Output(p.op.src.row(i)) })
 }
 
 // head computes the logits of the rows that are left.
