@@ -28,7 +28,7 @@ type Job struct {
 	Prefill    bool   `json:"prefill,omitempty"`     // make the file State and print nothing
 	State      string `json:"state,omitempty"`       // path of the prefilled state to load, or to make
 	DepthTrace string `json:"depth_trace,omitempty"` // what the tokens of the state are drawn from
-	Checkpoint string `json:"checkpoint,omitempty"` // path where an evaluation keeps what it has finished; it goes on from there
+	Checkpoint string `json:"checkpoint,omitempty"`  // path where an evaluation keeps what it has finished; it goes on from there
 
 	// Environment is the ID of what this session runs on. A checkpoint of another one is not used.
 	Environment string `json:"environment"`

@@ -198,8 +198,10 @@ func (s *session) mustStop(ctx context.Context, i int) string {
 		return StoppedAsked
 	default:
 	}
-	if !s.o.Until.IsZero() && s.startsBlock(i) && time.Now().Add(s.blockTime(i)).After(s.o.Until) {
-		return StoppedUntil
+	if !s.o.Until.IsZero() && s.startsBlock(i) {
+		if now := time.Now(); !now.Before(s.o.Until) || now.Add(s.blockTime(i)).After(s.o.Until) {
+			return StoppedUntil
+		}
 	}
 	return ""
 }
