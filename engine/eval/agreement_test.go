@@ -1,0 +1,265 @@
+package eval
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"attnbudget/engine"
+	"attnbudget/engine/tokenizer"
+)
+
+// The logs are upstream's, made with the shipped model, text and tasks.
+const (
+	upstreamLogs = "../../parsers/testdata/upstream"
+	builtin      = "../builtin"
+)
+
+// full reports whether the whole agreement is asked for; the ordinary tests take the beginning of everything.
+func full() bool { return os.Getenv("ATTNBUDGET_FULL") == "1" }
+
+func shippedModel(t testing.TB) (*engine.Model, *tokenizer.Tokenizer) {
+	t.Helper()
+	m, err := engine.Open(filepath.Join(builtin, "glossary-5m-f16.gguf"), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Close() })
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m, tok
+}
+
+func builtinInput(t testing.TB, name string) Input {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(builtin, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Input{name, b}
+}
+
+func newContext(t testing.TB, m *engine.Model, o engine.ContextOptions) *engine.Context {
+	t.Helper()
+	c, err := m.NewContext(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func upstreamLog(t testing.TB, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(upstreamLogs, "llama-perplexity-"+name+".log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// runningPerplexities reads "[1]38.8864,[2]31.2897," from a log.
+func runningPerplexities(t testing.TB, name string) []float64 {
+	t.Helper()
+	var out []float64
+	for _, m := range regexp.MustCompile(`\[(\d+)\]([\d.]+),`).FindAllStringSubmatch(upstreamLog(t, name), -1) {
+		if n, _ := strconv.Atoi(m[1]); n != len(out)+1 {
+			t.Fatalf("log %s: chunk %d after %d", name, n, len(out))
+		}
+		v, err := strconv.ParseFloat(m[2], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+func TestPerplexityAgreesWithUpstream(t *testing.T) {
+	for _, c := range []struct {
+		log    string
+		nCtx   int
+		chunks int // in the ordinary test
+	}{{"ppl-F16", 512, 8}, {"ppl-F16-c2048", 2048, 2}} {
+		t.Run(c.log, func(t *testing.T) {
+			want := runningPerplexities(t, c.log)
+			chunks := c.chunks
+			if full() {
+				chunks = 0
+			}
+			m, tok := shippedModel(t)
+			p, err := NewPerplexity(tok, builtinInput(t, "evaluation.txt"), PerplexityOptions{NCtx: c.nCtx, Chunks: chunks})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if full() && p.Chunks != len(want) {
+				t.Fatalf("%d chunks, upstream has %d", p.Chunks, len(want))
+			}
+			got, err := p.Run(t.Context(), newContext(t, m, p.ContextOptions(engine.ContextOptions{})), nil, func(Chunk) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			worst := 0.0
+			for i := range got {
+				ppl, _, _ := Estimate(got[:i+1])
+				worst = max(worst, math.Abs(ppl/want[i]-1))
+			}
+			t.Logf("%d chunks, largest relative difference %.2g", len(got), worst)
+			if worst > 5e-4 {
+				t.Errorf("running perplexity differs by %.2g relative, more than 0.05%%", worst)
+			}
+			if full() {
+				compareLast(t, func(b *bytes.Buffer) error { return p.Write(b, got) }, "Final estimate: PPL = ", upstreamLog(t, c.log), 5e-4)
+			}
+		})
+	}
+}
+
+// compareLast compares the numbers behind a prefix in our output and in the log.
+func compareLast(t *testing.T, write func(*bytes.Buffer) error, prefix, log string, tolerance float64) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := write(&b); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := after(b.String(), prefix), after(log, prefix)
+	t.Logf("ours %q, upstream's %q", ours, theirs)
+	var a, c [2]float64
+	for s, v := range map[string]*[2]float64{ours: &a, theirs: &c} {
+		if _, err := fmt.Sscanf(s, "%g +/- %g", &v[0], &v[1]); err != nil {
+			t.Fatalf("%q: %v", s, err)
+		}
+	}
+	for i := range a {
+		if math.Abs(a[i]/c[i]-1) > tolerance {
+			t.Errorf("%s: %v, upstream %v", prefix, a, c)
+		}
+	}
+}
+
+func after(text, prefix string) string {
+	i := strings.LastIndex(text, prefix)
+	if i < 0 {
+		return ""
+	}
+	line, _, _ := strings.Cut(text[i+len(prefix):], "\n")
+	return line
+}
+
+// tableRows are the lines of a log that begin with a number and a tab.
+func tableRows(log string) []string {
+	var rows []string
+	s := bufio.NewScanner(strings.NewReader(log))
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if n, _, ok := strings.Cut(s.Text(), "\t"); ok {
+			if _, err := strconv.Atoi(n); err == nil {
+				rows = append(rows, s.Text())
+			}
+		}
+	}
+	return rows
+}
+
+func TestHellaSwagAgreesWithUpstream(t *testing.T) {
+	m, tok := shippedModel(t)
+	for _, c := range []struct {
+		log   string
+		tasks int // as the log was made: the choice of tasks depends on it only by its length
+		first int // evaluated in the ordinary test
+	}{{"hellaswag-F16", 400, 50}, {"hellaswag-F16-100", 100, 10}} {
+		t.Run(c.log, func(t *testing.T) {
+			want := tableRows(upstreamLog(t, c.log))
+			h, err := NewHellaSwag(tok, builtinInput(t, "gloss-swag.txt"), TaskOptions{Tasks: c.tasks})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(h.Tasks) != len(want) {
+				t.Fatalf("%d tasks, upstream %d", len(h.Tasks), len(want))
+			}
+			if !full() {
+				h.groups = h.groups[:c.first]
+			}
+			items, err := h.Run(t.Context(), newContext(t, m, h.ContextOptions(engine.ContextOptions{})), nil, func(HellaSwagItem) error { return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b bytes.Buffer
+			if err := h.Write(&b, items); err != nil {
+				t.Fatal(err)
+			}
+			got := tableRows(b.String())
+			if len(got) != len(h.groups) {
+				t.Fatalf("%d rows for %d tasks", len(got), len(h.groups))
+			}
+			for i := range got {
+				if got[i] != want[i] {
+					t.Fatalf("row %d is %q, upstream's %q (margin %v)", i+1, got[i], want[i], items[i].Margin)
+				}
+			}
+		})
+	}
+}
+
+func TestWinograndeAgreesWithUpstream(t *testing.T) {
+	m, tok := shippedModel(t)
+	log := upstreamLog(t, "winogrande-F16")
+	want := tableRows(log)
+	w, err := NewWinogrande(tok, builtinInput(t, "gloss-grande.csv"), TaskOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(w.Tasks) != len(want) || len(w.Warnings) != 0 {
+		t.Fatalf("%d tasks, upstream %d, warnings %q", len(w.Tasks), len(want), w.Warnings)
+	}
+	if !full() {
+		w.groups = w.groups[:60]
+	}
+	items, err := w.Run(t.Context(), newContext(t, m, w.ContextOptions(engine.ContextOptions{})), nil, func(WinograndeItem) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	worst, defects := 0.0, 0
+	for i, item := range items {
+		f := strings.Fields(want[i])
+		for s := range 2 {
+			v, err := strconv.ParseFloat(f[2+s], 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			worst = max(worst, math.Abs(v-float64(item.Scores[s])))
+		}
+		if fmt.Sprint(item.Pick) != f[4] || fmt.Sprint(item.Gold) != f[5] {
+			t.Errorf("task %d: pick %d of %v, gold %d; upstream %s", i+1, item.Pick, item.Scores, item.Gold, want[i])
+		}
+		if item.Scores != item.Corrected {
+			defects++
+		}
+	}
+	t.Logf("%d tasks, largest difference of a score %.2g, %d touched by upstream's defect", len(items), worst, defects)
+	if worst > 2e-3 {
+		t.Errorf("scores differ by %g", worst)
+	}
+	if full() {
+		if defects == 0 {
+			t.Error("no task is touched by upstream's defect: the test does not cover it")
+		}
+		var b bytes.Buffer
+		if err := w.Write(&b, items); err != nil {
+			t.Fatal(err)
+		}
+		const final = "Final Winogrande score(400 tasks): "
+		if got, want := after(b.String(), final), after(log, final); got != want {
+			t.Errorf("final %q, upstream's %q", got, want)
+		}
+	}
+}

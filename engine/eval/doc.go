@@ -1,0 +1,22 @@
+// Package eval measures what a model knows: faithful ports of the evaluators of upstream's llama-perplexity
+// (perplexity, HellaSwag, Winogrande), on the context of this project's engine.
+//
+// Every evaluator is made in two steps. New... reads, checks and tokenises its input and says which context it needs;
+// Run evaluates, calls back for every finished item, and skips items that a checkpoint already has. Write... prints
+// the finished items: upstream's lines, and JSON lines with what upstream keeps to itself (docs/format/output.md).
+// Results do not depend on how items are packed into batches, but for rounding (below 1e-5 nats).
+//
+// # Winogrande
+//
+// Upstream scores only the words behind the blank if both sentences go on for more than three tokens after they differ;
+// otherwise it scores from the first token that differs. In that second case it takes the probability of the second
+// sentence's first token from the logits after the last token of the first sentence, instead of those after the common
+// beginning. Scores and picks are upstream's, defect included, so that they can be compared with published ones; the
+// corrected ones are recorded beside them. Where both sentences end with the blank upstream divides by zero; here the
+// choice itself is scored then.
+//
+// Upstream drops the last newline of a file, and then skips a last row of a Winogrande file that has none: a file must
+// end in an empty line to count whole. This is followed, with a warning.
+//
+// The package quotes CSV fields by the standard, prints no progress, opens no files and decides nothing about models.
+package eval

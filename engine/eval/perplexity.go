@@ -1,0 +1,208 @@
+package eval
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+
+	"attnbudget/engine"
+	"attnbudget/engine/tokenizer"
+)
+
+const stagePerplexity = "perplexity"
+
+// PerplexityOptions of an evaluation; a zero field takes its default.
+type PerplexityOptions struct {
+	NCtx    int // tokens of a chunk; default 512
+	NBatch  int // tokens decoded at once; default 2048, which makes 4 chunks of 512
+	Chunks  int // at most so many; default all
+	Threads int // for reading logits; default one per processor
+}
+
+// Perplexity is a prepared evaluation: the text in chunks of NCtx tokens, of which the second half is predicted token by
+// token (Jelinek et al. 1977 for the measure; the protocol is upstream's).
+type Perplexity struct {
+	NCtx   int
+	NBatch int // as upstream prints it
+	NSeq   int // chunks decoded at once
+	Chunks int // to evaluate
+
+	threads int
+	bos     int32
+	addBOS  bool
+	tokens  []int32
+}
+
+// Chunk is one finished chunk and its JSON line.
+type Chunk struct {
+	Kind   string  `json:"kind"`   // "perplexity_chunk"
+	Chunk  int     `json:"chunk"`  // from 1
+	Tokens int     `json:"tokens"` // scored
+	NLL    float64 `json:"nll"`    // sum of negative log-likelihoods, nats
+	NLL2   float64 `json:"nll2"`   // sum of their squares
+}
+
+const kindChunk = "perplexity_chunk"
+
+// NewPerplexity tokenises the text. The error is a *TooShortError if it has fewer than two contexts.
+func NewPerplexity(tok *tokenizer.Tokenizer, in Input, o PerplexityOptions) (*Perplexity, error) {
+	p := &Perplexity{NCtx: defaultInt(o.NCtx, 512), NBatch: defaultInt(o.NBatch, 2048), threads: o.Threads, bos: tok.BOS(), addBOS: tok.AddBOS()}
+	switch {
+	case p.NCtx < 4:
+		return nil, fmt.Errorf("perplexity: a context of %d tokens leaves nothing to predict: it must be at least 4", o.NCtx)
+	case p.NBatch < 1 || o.Chunks < 0:
+		return nil, fmt.Errorf("perplexity: batch size %d and number of chunks %d must be positive", o.NBatch, o.Chunks)
+	case tok.AddEOS():
+		return nil, fmt.Errorf("perplexity: %s: the vocabulary ends every text with an EOS token, for which the protocol has no rule", in.Name)
+	}
+	p.NSeq = max(1, p.NBatch/p.NCtx)
+	p.NBatch = min(p.NBatch, p.NSeq*p.NCtx)
+	text, err := in.passage()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkSize(in); err != nil {
+		return nil, err
+	}
+	p.tokens = tok.Encode(text, true, false)
+	if len(p.tokens) < 2*p.NCtx {
+		return nil, &TooShortError{File: in.Name, NCtx: p.NCtx, Tokens: len(p.tokens)}
+	}
+	p.Chunks = len(p.tokens) / p.NCtx
+	if o.Chunks > 0 {
+		p.Chunks = min(p.Chunks, o.Chunks)
+	}
+	return p, nil
+}
+
+func defaultInt(n, otherwise int) int {
+	if n == 0 {
+		return otherwise
+	}
+	return n
+}
+
+// ContextOptions is base with the size that the evaluation needs.
+func (p *Perplexity) ContextOptions(base engine.ContextOptions) engine.ContextOptions {
+	base.NCtx, base.NBatch, base.NSeqMax = p.NSeq*p.NCtx, p.NBatch, p.NSeq
+	return base
+}
+
+// first is the first position whose logits are scored; they predict the token behind it.
+func (p *Perplexity) first() int { return p.NCtx / 2 }
+
+// Run evaluates the chunks that done does not have and calls each for every one when it is finished, in order. The
+// result has done in front. The error is a *NotFiniteError if a chunk has no perplexity; ctx ends it early.
+func (p *Perplexity) Run(ctx context.Context, c Context, done []Chunk, each func(Chunk) error) ([]Chunk, error) {
+	if err := p.check(done); err != nil {
+		return nil, err
+	}
+	chunks := append(make([]Chunk, 0, p.Chunks), done...)
+	s := scorer{c, p.threads}
+	for len(chunks) < p.Chunks {
+		n := min(p.NSeq, p.Chunks-len(chunks))
+		c.Clear()
+		values, err := p.decode(ctx, s, len(chunks), n)
+		if err != nil {
+			return chunks, fmt.Errorf("perplexity: chunk %d: %w", len(chunks)+1, err)
+		}
+		for range n {
+			scored := p.NCtx - 1 - p.first()
+			chunk, err := p.chunk(len(chunks)+1, values[:scored])
+			if err != nil {
+				return chunks, err
+			}
+			values = values[scored:]
+			chunks = append(chunks, chunk)
+			if err := each(chunk); err != nil {
+				return chunks, err
+			}
+		}
+	}
+	return chunks, nil
+}
+
+// check refuses a checkpoint of another evaluation.
+func (p *Perplexity) check(done []Chunk) error {
+	if len(done) > p.Chunks {
+		return &CheckpointError{stagePerplexity, fmt.Sprintf("it has %d chunks, the text %d", len(done), p.Chunks)}
+	}
+	for i, d := range done {
+		if d.Chunk != i+1 || d.Tokens != p.NCtx-1-p.first() {
+			return &CheckpointError{stagePerplexity, fmt.Sprintf("entry %d is chunk %d with %d tokens", i+1, d.Chunk, d.Tokens)}
+		}
+	}
+	return nil
+}
+
+// decode evaluates n chunks from chunk start (from 0): log-probabilities of the scored tokens, chunk by chunk.
+func (p *Perplexity) decode(ctx context.Context, s scorer, start, n int) ([]float64, error) {
+	var b batch
+	var queries []query
+	for seq := range n {
+		tokens := p.tokens[(start+seq)*p.NCtx:][:p.NCtx]
+		for pos, token := range tokens {
+			if pos >= p.first() && pos < p.NCtx-1 {
+				queries = append(queries, query{row: len(b.Tokens), token: tokens[pos+1]})
+			}
+			if pos == 0 && p.addBOS {
+				token = p.bos // instead of the first token, which nothing predicts
+			}
+			b.add(token, pos, int32(seq))
+		}
+	}
+	return s.score(ctx, &b, queries)
+}
+
+// chunk sums up one chunk.
+func (p *Perplexity) chunk(no int, logProbs []float64) (Chunk, error) {
+	if v, bad := notFinite(logProbs); bad {
+		return Chunk{}, &NotFiniteError{stagePerplexity, fmt.Sprintf("chunk %d", no), v}
+	}
+	c := Chunk{Kind: kindChunk, Chunk: no, Tokens: len(logProbs)}
+	for _, v := range logProbs {
+		c.NLL -= v
+		c.NLL2 += v * v
+	}
+	return c, nil
+}
+
+// Estimate is the perplexity over chunks and its standard error: exp of the mean m of the negative log-likelihoods, and
+// that times √((mean of squares − m²)/(n−1)). ok is false where the variance is not positive.
+func Estimate(chunks []Chunk) (ppl, stderr float64, ok bool) {
+	var n int
+	var nll, nll2 float64
+	for _, c := range chunks {
+		n += c.Tokens
+		nll += c.NLL
+		nll2 += c.NLL2
+	}
+	nll /= float64(n)
+	variance := nll2/float64(n) - nll*nll
+	if !(variance > 0) || n < 2 {
+		return math.Exp(nll), 0, false
+	}
+	ppl = math.Exp(nll)
+	return ppl, math.Sqrt(variance/float64(n-1)) * ppl, true
+}
+
+// Write prints the finished chunks as docs/format/output.md says.
+func (p *Perplexity) Write(w io.Writer, chunks []Chunk) error {
+	o := &printer{w: w}
+	o.printf("perplexity: calculating perplexity over %d chunks, n_ctx=%d, batch_size=%d, n_seq=%d\n", p.Chunks, p.NCtx, p.NBatch, p.NSeq)
+	for _, c := range chunks {
+		o.json(c)
+	}
+	for i := range chunks {
+		ppl, _, _ := Estimate(chunks[:i+1])
+		o.printf("[%d]%.4f,", i+1, ppl)
+	}
+	o.printf("\n")
+	if ppl, stderr, ok := Estimate(chunks); ok {
+		o.printf("Final estimate: PPL = %.4f +/- %.5f\n", ppl, stderr)
+	} else {
+		o.printf("Unexpected negative standard deviation of log(prob)\n")
+	}
+	return o.err
+}

@@ -1,0 +1,118 @@
+package eval
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"attnbudget/engine"
+)
+
+// Context is what an evaluator needs of an *engine.Context.
+type Context interface {
+	Decode(ctx context.Context, b *engine.Batch) error
+	Logits(i int) []float32
+	Clear()
+	NUBatch() int
+}
+
+// query asks for the log-probability of a token after a row of a batch.
+type query struct {
+	row    int
+	token  int32
+	single bool // sum the probabilities in float32, as upstream's task evaluators do
+}
+
+// batch collects tokens for a Decode; its logits are asked for by queries.
+type batch struct{ engine.Batch }
+
+func (b *batch) add(token int32, pos int, seqs ...int32) {
+	b.Tokens = append(b.Tokens, token)
+	b.Pos = append(b.Pos, int32(pos))
+	b.Seqs = append(b.Seqs, seqs)
+}
+
+// scorer decodes batches and reads log-probabilities.
+type scorer struct {
+	context Context
+	threads int
+}
+
+// score decodes b and answers the queries, which must be in ascending order of rows. Values are natural logarithms and may
+// be NaN or infinite. It hands the context what it computes at once anyway, part by part, because the logits of a
+// whole batch can take gigabytes.
+func (s scorer) score(ctx context.Context, b *batch, queries []query) ([]float64, error) {
+	b.Logits = make([]bool, len(b.Tokens))
+	for _, q := range queries {
+		b.Logits[q.row] = true
+	}
+	out := make([]float64, len(queries))
+	next, size := 0, s.context.NUBatch()
+	for from := 0; from < len(b.Tokens); from += size {
+		to := min(from+size, len(b.Tokens))
+		part := engine.Batch{Tokens: b.Tokens[from:to], Pos: b.Pos[from:to], Seqs: b.Seqs[from:to], Logits: b.Logits[from:to]}
+		if err := s.context.Decode(ctx, &part); err != nil {
+			return nil, err
+		}
+		first := next
+		for next < len(queries) && queries[next].row < to {
+			next++
+		}
+		answers := out[first:next]
+		parallel(s.threads, len(answers), func(i int) {
+			q := queries[first+i]
+			answers[i] = logProb(s.context.Logits(q.row-from), q.token, q.single)
+		})
+	}
+	return out, nil
+}
+
+// logProb is the natural logarithm of the softmax of logits at token. As upstream, differences and exponentials are
+// float32; their sum is float64, or float32 if single.
+func logProb(logits []float32, token int32, single bool) float64 {
+	top := logits[0]
+	for _, l := range logits[1:] {
+		top = max(top, l) // NaN wins, and shows in the result
+	}
+	if single {
+		var sum float32
+		for _, l := range logits {
+			sum += float32(math.Exp(float64(l - top)))
+		}
+		return float64(logits[token] - top - float32(math.Log(float64(sum))))
+	}
+	var sum float64
+	for _, l := range logits {
+		sum += float64(float32(math.Exp(float64(l - top))))
+	}
+	return float64(logits[token]-top) - math.Log(sum)
+}
+
+// parallel calls f(0) to f(n-1) from several goroutines.
+func parallel(threads, n int, f func(i int)) {
+	if threads <= 0 {
+		threads = runtime.GOMAXPROCS(0)
+	}
+	var next atomic.Int64
+	var wait sync.WaitGroup
+	for range min(threads, n) {
+		wait.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// notFinite is the first value that is NaN or infinite.
+func notFinite(values []float64) (float64, bool) {
+	for _, v := range values {
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return v, true
+		}
+	}
+	return 0, false
+}
