@@ -154,3 +154,23 @@ func TestValueOfAWidthlessIntegerPanics(t *testing.T) {
 	}()
 	ValueOf(3)
 }
+
+func TestAllYieldsElementsInTheirOwnTypes(t *testing.T) {
+	for _, c := range []struct{ stored, first, second any }{
+		{[]uint8{1, 2}, uint64(1), uint64(2)}, {[]int16{-1, 2}, int64(-1), int64(2)}, {[]float32{0.5, 1}, float32(0.5), float32(1)},
+		{[]float64{0.1, 1}, 0.1, 1.0}, {[]bool{true, false}, true, false}, {[]string{"a", ""}, "a", ""},
+	} {
+		var got []any
+		for x := range ValueOf(c.stored).All() {
+			got = append(got, x)
+		}
+		if len(got) != 2 || got[0] != c.first || got[1] != c.second {
+			t.Errorf("%v yields %v", c.stored, got)
+		}
+	}
+	for x := range ValueOf(int8(-7)).All() {
+		if x != int64(-7) {
+			t.Errorf("a scalar yields %v", x)
+		}
+	}
+}

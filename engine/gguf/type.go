@@ -35,7 +35,8 @@ type layout struct {
 	bytes    int
 }
 
-var layouts = map[Type]layout{
+// layouts is indexed by Type; types that are not read here have no elements.
+var layouts = [...]layout{
 	F32:    {"F32", 1, 4},
 	F16:    {"F16", 1, 2},
 	BF16:   {"BF16", 1, 2},
@@ -62,10 +63,18 @@ var unread = map[Type]string{
 	24: "I8", 25: "I16", 27: "I64", 28: "F64", 29: "IQ1_M", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4",
 }
 
+// layout returns how blocks of the type are laid out, nothing if it is not read here.
+func (t Type) layout() layout {
+	if int(t) < len(layouts) {
+		return layouts[t]
+	}
+	return layout{}
+}
+
 // String returns the name used by upstream ("Q4_K"), or "type 99" for a value nobody has named.
 func (t Type) String() string {
-	if l, ok := layouts[t]; ok {
-		return l.name
+	if t.Known() {
+		return t.layout().name
 	}
 	if n, ok := unread[t]; ok {
 		return n
@@ -74,13 +83,13 @@ func (t Type) String() string {
 }
 
 // Known reports whether this project can read tensors of the type.
-func (t Type) Known() bool { _, ok := layouts[t]; return ok }
+func (t Type) Known() bool { return t.layout().elements > 0 }
 
 // BlockSize is the number of elements in one block (1 for plain floats, 32 or 256 for quantised types); 0 if unknown.
-func (t Type) BlockSize() int { return layouts[t].elements }
+func (t Type) BlockSize() int { return t.layout().elements }
 
 // BlockBytes is the number of bytes of one block; 0 if unknown.
-func (t Type) BlockBytes() int { return layouts[t].bytes }
+func (t Type) BlockBytes() int { return t.layout().bytes }
 
 // RowBytes is the number of bytes a row of n elements takes. n must be a multiple of BlockSize.
 func (t Type) RowBytes(n int) int { return n / t.BlockSize() * t.BlockBytes() }
@@ -88,8 +97,8 @@ func (t Type) RowBytes(n int) int { return n / t.BlockSize() * t.BlockBytes() }
 // ParseType finds a type by its upper-case name.
 func ParseType(name string) (Type, error) {
 	for t, l := range layouts {
-		if l.name == name {
-			return t, nil
+		if l.name == name && l.elements > 0 {
+			return Type(t), nil
 		}
 	}
 	return 0, fmt.Errorf("unknown tensor type %q", name)

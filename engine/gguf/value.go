@@ -3,6 +3,7 @@ package gguf
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math"
 	"strings"
 )
@@ -159,6 +160,17 @@ func (v Value) Elem() Kind {
 // Len is the number of elements of an array, 1 for any other value.
 func (v Value) Len() int { return v.n }
 
+// All yields the elements of an array, or the one value, in order: as string, bool, uint64, int64, float32 or float64.
+func (v Value) All() iter.Seq[any] {
+	return func(yield func(any) bool) {
+		for s := range v.scalars() {
+			if !yield(s.any()) {
+				return
+			}
+		}
+	}
+}
+
 // elements is the stored form of the elements, without the header of an array.
 func (v Value) elements() []byte {
 	if v.kind == Array {
@@ -196,22 +208,13 @@ func (v Value) String() string {
 
 func show(s scalar) string {
 	const most = 120
-	switch s.kind {
-	case String:
-		if len(s.text) > most {
-			return fmt.Sprintf("%q...", s.text[:most])
-		}
-		return fmt.Sprintf("%q", s.text)
-	case Float32:
-		return fmt.Sprint(float32(s.float()))
-	case Float64:
-		return fmt.Sprint(s.float())
-	case Bool:
-		return fmt.Sprint(s.bits != 0)
-	case Int8, Int16, Int32, Int64:
-		return fmt.Sprint(int64(s.bits))
+	if s.kind != String {
+		return fmt.Sprint(s.any())
 	}
-	return fmt.Sprint(s.bits)
+	if len(s.text) > most {
+		return fmt.Sprintf("%q...", s.text[:most])
+	}
+	return fmt.Sprintf("%q", s.text)
 }
 
 // scalar is one decoded element: text of a String, else bits (signed kinds sign-extended, floats as IEEE bits).
@@ -228,8 +231,24 @@ func (s scalar) float() float64 {
 	return math.Float64frombits(s.bits)
 }
 
+func (s scalar) any() any {
+	switch s.kind {
+	case String:
+		return string(s.text)
+	case Bool:
+		return s.bits != 0
+	case Float32:
+		return math.Float32frombits(uint32(s.bits))
+	case Float64:
+		return math.Float64frombits(s.bits)
+	case Int8, Int16, Int32, Int64:
+		return int64(s.bits)
+	}
+	return s.bits
+}
+
 // scalars yields the elements in order. The bytes have been checked when the value was made or read.
-func (v Value) scalars() func(yield func(scalar) bool) {
+func (v Value) scalars() iter.Seq[scalar] {
 	return func(yield func(scalar) bool) {
 		b, kind := v.elements(), v.Elem()
 		for range v.n {
