@@ -107,3 +107,16 @@ func McNemar(won, lost int) (exact, midP float64) {
 func logBinomial(n, k int) float64 {
 	return combin.LogGeneralizedBinomial(float64(n), float64(k)) - float64(n)*math.Ln2
 }
+
+// AccuracyRatio is the ratio of two accuracies on the same tasks, treated over base, with the Wald interval on the log
+// scale: the variance of its logarithm is (won + lost)/(n_treated n_base), n the numbers answered right (Nam and
+// Blackwelder 2002, Statistics in Medicine 21:689). Where one is 0 it is an error.
+func AccuracyRatio(c Paired, level float64) (Interval, error) {
+	t, b := float64(c.Both+c.Won), float64(c.Both+c.Lost)
+	if t == 0 || b == 0 {
+		return Interval{}, fmt.Errorf("%v of %d tasks against %v: no ratio", t, c.N(), b)
+	}
+	half := zQuantile(1-(1-level)/2) * math.Sqrt(float64(c.Won+c.Lost)/(t*b))
+	l := math.Log(t / b)
+	return bounded(t/b, math.Exp(l-half), math.Exp(l+half), level, "Wald on the log ratio of paired accuracies", c.N()), nil
+}

@@ -133,3 +133,51 @@ func MeanNLL(chunks []Chunk, level float64) (Interval, error) {
 	i.Method = "t over chunks"
 	return i, err
 }
+
+// PerplexityDifference is exp(mean nll) under treated minus under base, with an interval over chunks by the delta
+// method: chunk k moves the difference by g_k = (ppl_t (A_k - T_k a) - ppl_b (B_k - T_k b)) / sum T, where A_k and B_k
+// are its nll sums, a and b the means a token; the error is sqrt(m/(m-1) sum g_k^2). Pairing is kept, because g_k is
+// taken within a chunk.
+func PerplexityDifference(treated, base []Chunk, level float64) (Interval, error) {
+	const method = "delta method over chunks, t"
+	_, total, err := chunkDifferences(treated, base)
+	if err != nil {
+		return Interval{}, err
+	}
+	a, b := meanToken(treated, total), meanToken(base, total)
+	pt, pb := math.Exp(a), math.Exp(b)
+	m := len(base)
+	if m < 2 {
+		return unbounded(pt-pb, level, method, m).warn("one chunk: no interval"), nil
+	}
+	ss := 0.0
+	for k := range base {
+		t := float64(base[k].Tokens)
+		g := (pt*(treated[k].NLL-t*a) - pb*(base[k].NLL-t*b)) / float64(total)
+		ss += g * g
+	}
+	half := tQuantile(1-(1-level)/2, m-1) * math.Sqrt(float64(m)/float64(m-1)*ss)
+	return bounded(pt-pb, pt-pb-half, pt-pb+half, level, method, m), nil
+}
+
+func meanToken(chunks []Chunk, total int) float64 {
+	sum := 0.0
+	for _, c := range chunks {
+		sum += c.NLL
+	}
+	return sum / float64(total)
+}
+
+// Exact is a number that no noise touches, as an interval of no width.
+func Exact(v float64) Interval { return bounded(v, v, v, 1, "exact", 1) }
+
+// DesignEffect is how many times wider the variance of the mean nll is over chunks than over tokens taken as
+// independent, whose standard error is given. ok is false where either is 0 or there is one chunk.
+func DesignEffect(chunks []Chunk, tokenError float64) (ratio float64, ok bool) {
+	i, err := MeanNLL(chunks, 0.95)
+	if err != nil || !i.Bounded || tokenError <= 0 {
+		return 0, false
+	}
+	se := (i.Hi - i.Est) / tQuantile(0.975, i.N-1)
+	return se * se / (tokenError * tokenError), se > 0
+}

@@ -427,3 +427,67 @@ func TestCountPairedCountsEveryKind(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
+
+func TestPerplexityDifferenceMatchesASmallDisturbance(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	var a, b []Chunk
+	for range 40 {
+		base := 800 + 10*r.NormFloat64()
+		a, b = append(a, Chunk{255, base + 1 + 0.3*r.NormFloat64()}), append(b, Chunk{255, base})
+	}
+	d, err := PerplexityDifference(a, b, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nll, err := NLLDifference(a, b, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := MeanNLL(b, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ppl := math.Exp(base.Est)
+	near(t, "estimate", d.Est, ppl*(math.Exp(nll.Est)-1), 1e-9)
+	// For a disturbance that is alike in all chunks the difference is about ppl times that of the nll; the spread of
+	// ppl itself adds little.
+	near(t, "width", (d.Hi-d.Lo)/(ppl*(nll.Hi-nll.Lo)), 1, 0.15)
+}
+
+func TestAccuracyRatioIsItsOwnInverse(t *testing.T) {
+	i, err := AccuracyRatio(Paired{Both: 60, Won: 5, Lost: 10, None: 25}, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j, err := AccuracyRatio(Paired{Both: 60, Won: 10, Lost: 5, None: 25}, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "estimate", i.Est*j.Est, 1, 1e-12)
+	near(t, "ends", i.Lo*j.Hi, 1, 1e-12)
+	near(t, "estimate", i.Est, 65.0/70, 1e-12)
+	if i, err := AccuracyRatio(Paired{Lost: 3, None: 2}, 0.95); err == nil {
+		t.Errorf("0 over 3 is %+v", i)
+	}
+}
+
+func TestDesignEffectOfIndependentTokensIsNearOne(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	var chunks []Chunk
+	n, sum, sum2 := 0, 0.0, 0.0
+	for range 400 {
+		c := Chunk{Tokens: 255}
+		for range c.Tokens {
+			v := r.ExpFloat64()
+			c.NLL += v
+			sum, sum2, n = sum+v, sum2+v*v, n+1
+		}
+		chunks = append(chunks, c)
+	}
+	mean := sum / float64(n)
+	got, ok := DesignEffect(chunks, math.Sqrt((sum2/float64(n)-mean*mean)/float64(n-1)))
+	if !ok {
+		t.Fatal("no design effect")
+	}
+	near(t, "design effect", got, 1, 0.2)
+}

@@ -1,0 +1,138 @@
+package summary
+
+import (
+	"fmt"
+
+	"attnbudget/parsers"
+	"attnbudget/plan"
+	"attnbudget/summary/stat"
+
+	"github.com/montanaflynn/stats"
+)
+
+// timed tells whether a stage measures time, so that its repetitions differ.
+func timed(stage string) bool { return stage == plan.Throughput || stage == plan.Depth }
+
+func (ds *dataset) cells() []Cell {
+	out := []Cell{}
+	for _, p := range ds.places() {
+		for _, m := range ds.metrics(p) {
+			out = append(out, ds.cell(p, m))
+		}
+	}
+	return out
+}
+
+func (ds *dataset) cell(p place, metric string) Cell {
+	c := Cell{Arm: p.arm, Condition: p.condition, Metric: metric, Values: []BlockValue{}, Records: []string{}}
+	var first map[string]parsers.Measurement
+	for _, o := range ds.at[p] {
+		c.Planned++
+		m, measured := o.values[metric]
+		switch {
+		case measured:
+			c.OK++
+			c.Unit = m.Unit
+			c.Values = append(c.Values, BlockValue{o.unit.Block, m.Value, o.record.Environment, o.file()})
+			c.Records = append(c.Records, o.file())
+			if first == nil {
+				first = o.values
+			}
+		case o.failure != nil:
+			c.Failures = append(c.Failures, *o.failure)
+		case o.record == nil:
+			c.Missing++
+		}
+	}
+	if first == nil {
+		return c
+	}
+	if timed(ds.conditions[p.condition].Stage) {
+		c.timing()
+	} else {
+		c.quality(first)
+	}
+	return c
+}
+
+// timing summarises values that differ from block to block.
+func (c *Cell) timing() {
+	x := make([]float64, len(c.Values))
+	environments := map[string]bool{}
+	for i, v := range c.Values {
+		x[i] = v.Value
+		environments[v.Environment] = true
+	}
+	median := stat.Median(x, Level)
+	mean, _ := stats.Mean(x)
+	c.Value, c.Interval, c.Mean = &median.Est, &median, &mean
+	if len(x) > 1 {
+		sd, _ := stats.StandardDeviationSample(x)
+		c.StdDev = &sd
+	}
+	if len(environments) > 1 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("measured in %d environments", len(environments)))
+	}
+}
+
+// quality takes the first value: a deterministic stage gives the same every time, and is said to if it does not.
+func (c *Cell) quality(values map[string]parsers.Measurement) {
+	m := values[c.Metric]
+	c.Value = &m.Value
+	for _, v := range c.Values[1:] {
+		if v.Value != m.Value {
+			c.Warnings = append(c.Warnings, fmt.Sprintf("block %d gives %v, block %d gives %v: expected the same", c.Values[0].Block, m.Value, v.Block, v.Value))
+		}
+	}
+	switch {
+	case c.Metric == plan.MetricNLL || c.Metric == plan.MetricPerplexity:
+		c.chunked(values[plan.MetricNLL])
+		c.TokenError = m.StdErr
+	case len(m.Answers) > 0:
+		c.Interval = ptr(stat.Wilson(correct(m.Answers), len(m.Answers), Level))
+	}
+	if m.Rounding > 0 {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("read from rounded output, within %v", m.Rounding))
+	}
+}
+
+// chunked gives nll and perplexity their interval over chunks.
+func (c *Cell) chunked(nll parsers.Measurement) {
+	if len(nll.Chunks) == 0 {
+		return
+	}
+	chunks := statChunks(nll.Chunks)
+	i, err := stat.MeanNLL(chunks, Level)
+	if err != nil {
+		c.Warnings = append(c.Warnings, err.Error())
+		return
+	}
+	if c.Metric == plan.MetricPerplexity {
+		i = i.Exp()
+	}
+	c.Interval = &i
+	if nll.StdErr == nil {
+		return
+	}
+	if e, ok := stat.DesignEffect(chunks, *nll.StdErr); ok {
+		c.DesignEffect = &e
+	}
+}
+
+func statChunks(chunks []parsers.Chunk) []stat.Chunk {
+	out := make([]stat.Chunk, len(chunks))
+	for i, c := range chunks {
+		out[i] = stat.Chunk{Tokens: c.Tokens, NLL: c.NLL}
+	}
+	return out
+}
+
+func correct(answers []parsers.Answer) int {
+	n := 0
+	for _, a := range answers {
+		if a.Correct {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,155 @@
+package summary
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"attnbudget/plan"
+)
+
+// general adds the footnotes that belong to no single cell: how to read the table, what changed under way and how far
+// apart two identical arms came out.
+func (l *layout) general(s *Summary, cells [][]TableCell) {
+	if legend := l.legend(cells); legend != "" {
+		l.note("%s", legend)
+	}
+	if len(s.Environments) > 1 {
+		l.note("%s", environmentNote(s.Environments))
+	}
+	if n := l.noise(s); n != "" {
+		l.note("%s", n)
+	}
+	for _, w := range l.warnings(cells) {
+		l.note("%s", w)
+	}
+}
+
+// legend says what the numbers are.
+func (l *layout) legend(cells [][]TableCell) string {
+	var parts []string
+	timings, undecided, equal, compared := false, false, false, false
+	for _, row := range cells {
+		for _, c := range row {
+			timings = timings || c.Value != nil && timed(l.ds.conditions[c.Condition].Stage)
+			compared = compared || c.Effect != nil
+			undecided = undecided || c.Effect != nil && c.Verdict == Undecided
+			equal = equal || c.Effect != nil && c.Verdict == Equal
+		}
+	}
+	if timings {
+		parts = append(parts, "medians over blocks")
+	}
+	if compared {
+		what := "ratio to"
+		if l.def.Effect == plan.EffectDifference {
+			what = "difference from"
+		}
+		parts = append(parts, fmt.Sprintf("in brackets the paired %s %s with its 95 %% interval", what, l.reference()))
+	}
+	if undecided {
+		parts = append(parts, undecidedText+" cannot be told from noise")
+	}
+	if equal {
+		parts = append(parts, equalText+" exactly equal")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (l *layout) reference() string {
+	if change := l.change(); len(change) > 0 {
+		return describe(change)
+	}
+	return "the baseline " + l.ds.plan.Baseline
+}
+
+func environmentNote(environments []Environment) string {
+	var changes []string
+	for _, e := range environments[1:] {
+		for _, d := range e.Changes {
+			changes = append(changes, fmt.Sprintf("%s %s -> %s", d.Field, d.Old, d.New))
+		}
+	}
+	s := fmt.Sprintf("measured in %d environments, paired only within one", len(environments))
+	if len(changes) > 0 {
+		s += ": " + strings.Join(changes, ", ")
+	}
+	return s
+}
+
+// noise says how far the control came out from the baseline, at its worst condition for this table's metric.
+func (l *layout) noise(s *Summary) string {
+	worst, size, outside := (*Noise)(nil), -1.0, 0
+	for i := range s.NoiseFloor {
+		n := &s.NoiseFloor[i]
+		if n.Metric != l.def.Cells {
+			continue
+		}
+		if n.Verdict == Better || n.Verdict == Worse {
+			outside++
+		}
+		if v := distance(n); v > size {
+			worst, size = n, v
+		}
+	}
+	if worst == nil {
+		return ""
+	}
+	i, effect := worst.Ratio, plan.EffectRatio
+	if i == nil {
+		i, effect = worst.Difference, plan.EffectDifference
+	}
+	if worst.Verdict == Equal {
+		return "noise floor: the control, a second baseline, came out exactly equal"
+	}
+	text := effectText(&TableCell{Effect: i}, effect, l.def.Cells)
+	s2 := fmt.Sprintf("noise floor: the control, a second baseline, came out at most %s from it (%s)", text, worst.Condition)
+	if outside > 0 {
+		s2 += fmt.Sprintf("; at %d conditions the interval excludes equality, where about one in twenty should: distrust small effects", outside)
+	}
+	return s2
+}
+
+// distance is how far an effect is from none.
+func distance(n *Noise) float64 {
+	switch {
+	case n.Ratio != nil && n.Ratio.Est > 0:
+		return math.Abs(math.Log(n.Ratio.Est))
+	case n.Difference != nil:
+		return math.Abs(n.Difference.Est)
+	}
+	return 0
+}
+
+// warnings lists what the comparisons of this table warn of, with where.
+func (l *layout) warnings(cells [][]TableCell) []string {
+	var order []string
+	where := map[string][]string{}
+	for _, row := range cells {
+		for _, c := range row {
+			if c.Effect == nil {
+				continue
+			}
+			e := l.ds.compare(comparison{c.Arm, c.Against, c.Condition, l.def.Cells})
+			for _, w := range e.Warnings {
+				if where[w] == nil {
+					order = append(order, w)
+				}
+				where[w] = append(where[w], c.Arm+", "+c.Condition)
+			}
+		}
+	}
+	out := make([]string, len(order))
+	for i, w := range order {
+		out[i] = w + " (" + shortList(where[w]) + ")"
+	}
+	return out
+}
+
+// shortList names the first two.
+func shortList(names []string) string {
+	if len(names) > 2 {
+		return fmt.Sprintf("%s; %s; %d more", names[0], names[1], len(names)-2)
+	}
+	return strings.Join(names, "; ")
+}

@@ -1,0 +1,198 @@
+package summary
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"attnbudget/plan"
+	"attnbudget/summary/stat"
+
+	"github.com/montanaflynn/stats"
+)
+
+// Marks in cells.
+const (
+	missingText   = "—"
+	undecidedText = "~"
+	equalText     = "="
+)
+
+// write fills in the texts. The digits of a level depend on the whole table: a paired comparison supports more of them
+// than the level's own interval, on both of its sides.
+func (l *layout) write(cells [][]TableCell) {
+	finest := l.pairedWidths(cells)
+	for _, row := range cells {
+		for i := range row {
+			row[i].Text = l.text(&row[i], finest)
+		}
+	}
+}
+
+// pairedWidths is the narrowest half-width of a paired difference that a level takes part in, in the metric's unit.
+func (l *layout) pairedWidths(cells [][]TableCell) map[place]float64 {
+	out := map[place]float64{}
+	keep := func(p place, half float64) {
+		if old, ok := out[p]; half > 0 && (!ok || half < old) {
+			out[p] = half
+		}
+	}
+	for _, row := range cells {
+		for _, c := range row {
+			if c.Against == "" || c.Against == c.Arm {
+				continue
+			}
+			e := l.ds.compare(comparison{c.Arm, c.Against, c.Condition, l.def.Cells})
+			if e.Difference != nil && e.Difference.Bounded {
+				half := (e.Difference.Hi - e.Difference.Lo) / 2
+				keep(place{c.Arm, c.Condition}, half)
+				keep(place{c.Against, c.Condition}, half)
+			}
+		}
+	}
+	return out
+}
+
+func (l *layout) text(c *TableCell, finest map[place]float64) string {
+	if c.Value == nil {
+		return missingText + superscripts(c.Notes)
+	}
+	s := l.level(c, finest[place{c.Arm, c.Condition}])
+	var inside []string
+	if c.Effect != nil {
+		inside = append(inside, effectText(c, l.def.Effect, l.def.Cells))
+	}
+	if c.OK < c.Planned {
+		inside = append(inside, fmt.Sprintf("n %d/%d", c.OK, c.Planned))
+	}
+	if len(inside) > 0 {
+		s += " (" + strings.Join(inside, ", ") + ")"
+	}
+	return s + superscripts(c.Notes)
+}
+
+// level writes the value with the digits that its interval, or the paired one, supports.
+func (l *layout) level(c *TableCell, paired float64) string {
+	v, half, unit := *c.Value, 0.0, ""
+	cell := l.cells[place{c.Arm, c.Condition}][l.def.Cells]
+	switch {
+	case c.Interval != nil && c.Interval.Bounded:
+		half = (c.Interval.Hi - c.Interval.Lo) / 2
+	case cell.StdDev != nil && *cell.StdDev > 0:
+		half = meanHalf(cell)
+	}
+	if paired > 0 && (half == 0 || paired < half) && !timed(l.ds.conditions[c.Condition].Stage) {
+		half = paired
+	}
+	if isAccuracy(l.def.Cells) {
+		v, half, unit = 100*v, 100*half, " %"
+	}
+	switch {
+	case half > 0:
+		return fixed(v, decimalsOf(half)) + unit
+	case v == math.Trunc(v):
+		return fixed(v, 0) + unit // bytes and cells are exact
+	}
+	return significant(v, 3) + unit
+}
+
+// meanHalf is the half-width of the t interval of the cell's mean, for medians of fewer values than have an interval.
+func meanHalf(c *Cell) float64 {
+	x := make(stats.Float64Data, len(c.Values))
+	for i, v := range c.Values {
+		x[i] = v.Value
+	}
+	i := stat.MeanT(x, Level)
+	return (i.Hi - i.Lo) / 2
+}
+
+func isAccuracy(metric string) bool {
+	return slices.Contains([]string{plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy, plan.MetricWinograndeCorrected}, metric)
+}
+
+// effectText writes a ratio as 1.31× [1.28, 1.34], a difference as +0.18 [+0.12, +0.24]. What cannot be told from
+// noise has no number: it is in the CSV form, with its interval.
+func effectText(c *TableCell, effect, metric string) string {
+	switch c.Verdict {
+	case Equal:
+		return equalText
+	case Undecided:
+		return undecidedText
+	}
+	i, neutral, sign, unit := *c.Effect, 1.0, "", "×"
+	if effect == plan.EffectDifference {
+		neutral, sign, unit = 0, "+", ""
+		if isAccuracy(metric) {
+			i.Est, i.Lo, i.Hi, unit = 100*i.Est, 100*i.Lo, 100*i.Hi, " points"
+		}
+	}
+	half := (i.Hi - i.Lo) / 2
+	if half == 0 {
+		return signed(i.Est, exactDecimals(i.Est), sign) + unit
+	}
+	d := decidedDecimals(i, neutral, decimalsOf(half))
+	return fmt.Sprintf("%s%s [%s, %s]", signed(i.Est, d, sign), unit, signed(i.Lo, d, sign), signed(i.Hi, d, sign))
+}
+
+// decidedDecimals adds digits while rounding would move an end onto the neutral value that the interval excludes.
+func decidedDecimals(i stat.Interval, neutral float64, d int) int {
+	at := fixed(neutral, max(d, 0))
+	for ; d < 12 && !i.Contains(neutral) && (fixed(i.Lo, d) == at || fixed(i.Hi, d) == at || fixed(i.Est, d) == at); d++ {
+		at = fixed(neutral, max(d+1, 0))
+	}
+	return d
+}
+
+// decimalsOf is the place of the first digit of a half-width: no digit behind it says anything. It may be negative.
+func decimalsOf(half float64) int { return int(-math.Floor(math.Log10(half))) }
+
+// exactDecimals is how many decimals an exact ratio needs, at most four.
+func exactDecimals(v float64) int {
+	for d := range 4 {
+		if math.Abs(v-math.Round(v*math.Pow10(d))/math.Pow10(d)) < 1e-9 {
+			return d
+		}
+	}
+	return 4
+}
+
+// fixed rounds to so many decimals; negative ones round before the point.
+func fixed(v float64, decimals int) string {
+	if decimals < 0 {
+		scale := math.Pow10(-decimals)
+		v, decimals = math.Round(v/scale)*scale, 0
+	}
+	s := strconv.FormatFloat(v, 'f', decimals, 64)
+	if strings.Trim(s, "-0.") == "" {
+		return strings.TrimPrefix(s, "-")
+	}
+	return s
+}
+
+func signed(v float64, decimals int, plus string) string {
+	s := fixed(v, decimals)
+	if plus != "" && !strings.HasPrefix(s, "-") && strings.Trim(s, "0.") != "" {
+		return plus + s
+	}
+	return s
+}
+
+// significant rounds to so many digits, for a value of whose noise nothing is known.
+func significant(v float64, digits int) string {
+	if v == 0 {
+		return "0"
+	}
+	return fixed(v, digits-1-int(math.Floor(math.Log10(math.Abs(v)))))
+}
+
+var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
+
+func superscripts(notes []int) string {
+	out := make([]string, len(notes))
+	for i, n := range notes {
+		out[i] = superscript.Replace(strconv.Itoa(n))
+	}
+	return strings.Join(out, "⁻")
+}

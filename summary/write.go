@@ -1,0 +1,192 @@
+package summary
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	summaryFile = "summary.json"
+	tableFolder = "tables"
+)
+
+// tableName is how files in the folder of tables are called; nothing else there is touched.
+var tableName = regexp.MustCompile(`^\d\d+-.*\.(md|csv)$`)
+
+// Files are what Write writes: contents by path inside the run directory.
+func (s *Summary) Files() (map[string][]byte, error) {
+	j, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("summary: %w", err)
+	}
+	files := map[string][]byte{summaryFile: append(j, '\n')}
+	for i := range s.Tables {
+		t := &s.Tables[i]
+		name := filepath.Join(tableFolder, fmt.Sprintf("%02d-%s", i+1, slug(t.Title)))
+		var md, csv bytes.Buffer
+		if err := errors.Join(t.WriteMarkdown(&md), t.WriteCSV(&csv)); err != nil {
+			return nil, fmt.Errorf("table %q: %w", t.Title, err)
+		}
+		files[name+".md"], files[name+".csv"] = md.Bytes(), csv.Bytes()
+	}
+	return files, nil
+}
+
+// slug is a title in lower-case ASCII letters, digits and single hyphens.
+func slug(title string) string {
+	var b strings.Builder
+	for _, r := range strings.ToLower(title) {
+		switch {
+		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
+			b.WriteRune(r)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() >= 60 {
+			break
+		}
+	}
+	if s := strings.Trim(b.String(), "-"); s != "" {
+		return s
+	}
+	return "table"
+}
+
+// Write stores summary.json and the tables in the run directory, each file as a whole or not at all, and removes
+// tables of earlier summaries that no longer exist.
+func Write(dir string, s *Summary) error {
+	files, err := s.Files()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, tableFolder), 0o755); err != nil {
+		return fmt.Errorf("tables: %w", err)
+	}
+	for name, data := range files {
+		if err := writeFile(filepath.Join(dir, name), data); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	old, err := tableFiles(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if _, current := files[name]; !current {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil {
+				return fmt.Errorf("old table: %w", err)
+			}
+		}
+	}
+	return errors.Join(syncFolder(filepath.Join(dir, tableFolder)), syncFolder(dir))
+}
+
+// tableFiles lists the tables on disk, by path inside the run directory.
+func tableFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, tableFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var out []string
+	for _, e := range entries {
+		if tableName.MatchString(e.Name()) {
+			out = append(out, filepath.Join(tableFolder, e.Name()))
+		}
+	}
+	return out, err
+}
+
+// writeFile replaces a file: temporary file, write, fsync, rename.
+func writeFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".summary-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // fails after the rename, as it should
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+func syncFolder(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Difference is a file that is not what the records give.
+type Difference struct {
+	File   string
+	Line   int    // first that differs, from 1; 0: the file as a whole
+	Reason string // what is on disk and what was expected
+}
+
+func (d Difference) String() string {
+	if d.Line > 0 {
+		return fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Reason)
+	}
+	return d.File + ": " + d.Reason
+}
+
+// Check rebuilds the summary of the run directory and compares it with what is there, byte for byte. No difference is
+// an empty list.
+func Check(dir string) ([]Difference, error) {
+	s, err := Build(dir)
+	if err != nil {
+		return nil, err
+	}
+	want, err := s.Files()
+	if err != nil {
+		return nil, err
+	}
+	onDisk, err := tableFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []Difference
+	for _, name := range onDisk {
+		if _, expected := want[name]; !expected {
+			out = append(out, Difference{name, 0, "is there, but the plan has no such table"})
+		}
+	}
+	for name, data := range want {
+		found, err := os.ReadFile(filepath.Join(dir, name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			out = append(out, Difference{name, 0, "missing"})
+		case err != nil:
+			return nil, err
+		case !bytes.Equal(found, data):
+			out = append(out, firstDifference(name, found, data))
+		}
+	}
+	slices.SortFunc(out, func(a, b Difference) int { return strings.Compare(a.File, b.File) })
+	return out, nil
+}
+
+func firstDifference(name string, found, want []byte) Difference {
+	f, w := strings.Split(string(found), "\n"), strings.Split(string(want), "\n")
+	line := func(s []string, i int) string {
+		if i >= len(s) {
+			return "the end of the file"
+		}
+		return fmt.Sprintf("%q", strings.TrimSpace(s[i]))
+	}
+	for i := 0; ; i++ {
+		if i >= len(f) || i >= len(w) || f[i] != w[i] {
+			return Difference{name, i + 1, fmt.Sprintf("found %s, the records give %s", line(f, i), line(w, i))}
+		}
+	}
+}
