@@ -30,7 +30,6 @@ type Campaign struct {
 	models     []*model // in the order of the file; nil where one could not be opened
 	arms       []plan.Arm
 	base       int              // index of the baseline in arms
-	tokens     map[workKey]int  // of a text, by model and file
 	work       map[workKey]work // by model and condition
 }
 
@@ -69,7 +68,7 @@ func read(path string, text []byte) (*Campaign, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(text)
-	c := &Campaign{Path: path, SHA256: hex.EncodeToString(sum[:]), folder: folder, tokens: map[workKey]int{}, work: map[workKey]work{}}
+	c := &Campaign{Path: path, SHA256: hex.EncodeToString(sum[:]), folder: folder, work: map[workKey]work{}}
 	doc, top := parse(path, text)
 	if c.doc = doc; top == nil {
 		return nil, doc.err()

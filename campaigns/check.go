@@ -42,9 +42,6 @@ func (c *Campaign) checkModels() {
 		case "hf", "synth":
 			c.doc.wrong(p, "download or make the GGUF file and write its path", "%s: sources are not available in this version", scheme)
 		}
-		if sum := m.Source.SHA256; sum != "" && !sha256Digits.MatchString(sum) {
-			c.doc.wrong(p.key("sha256"), "sha256sum FILE prints it", `"sha256" must be 64 lower-case hexadecimal digits, found %q`, clip(sum))
-		}
 	}
 }
 
@@ -230,7 +227,7 @@ func (c *Campaign) checkRun() {
 
 func (c *Campaign) checkStages() {
 	for i, s := range c.Stages {
-		if !c.clean(at("stages", i)) {
+		if !c.doc.clean(at("stages", i)) {
 			continue
 		}
 		switch {

@@ -27,7 +27,7 @@ type condition struct {
 func (c *Campaign) expandConditions() {
 	seen := map[plan.Condition]condition{}
 	for i, s := range c.Stages {
-		if !c.clean(at("stages", i)) {
+		if !c.doc.clean(at("stages", i)) {
 			continue
 		}
 		for _, cond := range c.conditionsOf(s, i) {

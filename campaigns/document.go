@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -76,7 +77,7 @@ func (d *document) wrongKey(p path, hint, format string, args ...any) {
 }
 
 func (d *document) note(n *yaml.Node, hint, format string, args ...any) {
-	m := &Mistake{File: d.file, Message: fmt.Sprintf(format, args...), Hint: hint}
+	m := &Mistake{File: d.file, Message: fmt.Sprintf(format, args...), Hint: hint, node: n}
 	if n != nil {
 		m.Line, m.Column = n.Line, n.Column
 		m.Snippet = d.snippet(n.Line, n.Column, width(n))
@@ -94,6 +95,21 @@ func (d *document) add(m *Mistake) {
 	if len(d.mistakes) < maxMistakes {
 		d.mistakes = append(d.mistakes, m)
 	}
+}
+
+// clean reports whether no mistake has been noted at or inside of the values.
+func (d *document) clean(values ...path) bool {
+	for _, p := range values {
+		if n, given := d.values[p]; given && d.faulty(n) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *document) faulty(n *yaml.Node) bool {
+	return slices.ContainsFunc(d.mistakes, func(m *Mistake) bool { return m.node == n }) ||
+		len(d.mistakes) > 0 && slices.ContainsFunc(n.Content, d.faulty)
 }
 
 // err returns the mistakes in the order of the file, nil when there are none.

@@ -17,6 +17,8 @@ type Mistake struct {
 	Message      string // what is wrong: expected and found
 	Hint         string // the way out, may be empty
 	Snippet      string // the source line with its number and, below it, a caret; empty when Line is 0
+
+	node *yaml.Node // what it is about, nil for the text as a whole
 }
 
 // Error returns `file:line:column: message`, the snippet and the hint, on lines of their own.

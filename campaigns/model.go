@@ -53,7 +53,7 @@ func (c *Campaign) openModel(named NamedModel) *model {
 		return nil
 	}
 	m.Format = m.engine.Info().FileType
-	if want := named.Source.SHA256; want != "" && sha256Digits.MatchString(want) && want != m.Fingerprint {
+	if want := string(named.Source.SHA256); want != "" && want != m.Fingerprint {
 		c.doc.wrong(p.key("sha256"), "check that it is the file you mean; if it is, write this hash", "the file has the SHA-256 %s", m.Fingerprint)
 	}
 	return m

@@ -8,8 +8,6 @@ import (
 	"os"
 	"slices"
 
-	"gopkg.in/yaml.v3"
-
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/drop"
 	"attnbudget/plan"
@@ -20,44 +18,20 @@ import (
 func (c *Campaign) resolve() {
 	for _, named := range c.Models {
 		var m *model
-		if c.clean(at("models", named.Name)) {
+		if c.doc.clean(at("models", named.Name)) {
 			m = c.openModel(named)
 		}
 		c.models = append(c.models, m)
 	}
 	c.resolveInputs()
-	if c.clean(at("models"), at("formats"), at("masks"), at("kv_types"), at("baseline"), at("matrix")) {
+	complete := len(c.Models) > 0 && len(c.Masks) > 0 && len(c.KVTypes) > 0 && !slices.Contains(c.models, nil)
+	if complete && c.doc.clean(at("models"), at("formats"), at("masks"), at("kv_types"), at("baseline"), at("matrix")) {
 		c.expandArms()
 	}
 	c.checkArms()
 	c.checkContexts()
 	c.checkPlanSize()
 	c.checkArmNames()
-}
-
-// clean reports whether no mistake has been noted inside of the values.
-func (c *Campaign) clean(values ...path) bool {
-	for _, p := range values {
-		n, given := c.doc.values[p]
-		if !given {
-			continue
-		}
-		last := lastLine(n)
-		for _, m := range c.doc.mistakes {
-			if m.Line > n.Line && m.Line <= last || m.Line == n.Line && m.Column >= n.Column {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-func lastLine(n *yaml.Node) int {
-	last := n.Line
-	for _, child := range n.Content {
-		last = max(last, lastLine(child))
-	}
-	return last
 }
 
 // input is a text or task file.
@@ -73,7 +47,7 @@ func (c *Campaign) resolveInputs() {
 	read := map[string]input{}
 	for i := range c.conditions {
 		cond := &c.conditions[i]
-		if cond.Input == "" || !c.clean(at("stages", cond.stage)) {
+		if cond.Input == "" || !c.doc.clean(at("stages", cond.stage)) {
 			continue
 		}
 		in, known := read[cond.Input]
@@ -184,7 +158,7 @@ func (c *Campaign) combinations() []plan.Arm {
 		return nil
 	}
 	for _, m := range c.models {
-		if m == nil || !c.clean(at("masks"), at("formats"), at("kv_types")) {
+		if m == nil || !c.doc.clean(at("formats"), at("kv_types")) {
 			continue
 		}
 		formats := c.Formats
@@ -194,10 +168,9 @@ func (c *Campaign) combinations() []plan.Arm {
 		for _, format := range formats {
 			for _, mask := range c.Masks {
 				for _, kv := range c.KVTypes {
-					if len(out) == maxArms {
-						return out
+					if c.doc.clean(at("masks", mask.Name)) && len(out) < maxArms {
+						out = append(out, c.armOf(m, format, mask, kv).Arm)
 					}
-					out = append(out, c.armOf(m, format, mask, kv).Arm)
 				}
 			}
 		}

@@ -50,8 +50,11 @@ type Source struct {
 	// A path relative to the campaign file, or builtin:NAME.
 	Path string `yaml:"path" jsonschema:"required"`
 	// The SHA-256 that the file must have, 64 hexadecimal digits.
-	SHA256 string `yaml:"sha256"`
+	SHA256 Digits `yaml:"sha256" jsonschema:"pattern=^[0-9a-f]{64}$"`
 }
+
+// Digits are hexadecimal digits; those that happen to look like a number need no quotes.
+type Digits string
 
 // Masks is the ordered list of named masks.
 type Masks []NamedMask
@@ -240,6 +243,14 @@ func (s *Source) decodeNode(d *document, n *yaml.Node, p path) {
 	default:
 		d.note(n, "write a path, builtin:NAME, or {path: FILE, sha256: DIGITS}", "%s must be a file, found %s", label(p), describe(n))
 	}
+}
+
+func (h *Digits) decodeNode(d *document, n *yaml.Node, p path) {
+	if n.Kind != yaml.ScalarNode || !sha256Digits.MatchString(n.Value) {
+		d.note(n, "sha256sum FILE prints it", "%s must be 64 lower-case hexadecimal digits, found %s", label(p), describe(n))
+		return
+	}
+	*h = Digits(n.Value)
 }
 
 func (m *Masks) decodeNode(d *document, n *yaml.Node, p path) {

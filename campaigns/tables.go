@@ -75,7 +75,7 @@ func (c *Campaign) checkValue(dimension, value string, p path) {
 		c.known(dimension, value, p)
 		return
 	}
-	if dimension == plan.DimArm || !c.clean(at("stages")) {
+	if dimension == plan.DimArm || !c.doc.clean(at("stages")) {
 		return
 	}
 	var known []string

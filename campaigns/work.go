@@ -1,58 +1,114 @@
 package campaigns
 
 import (
+	"errors"
+
+	"attnbudget/engine/eval"
+	"attnbudget/engine/tokenizer"
 	"attnbudget/plan"
 )
 
 // work is what a quality stage makes a model evaluate: so many passes of so many tokens.
 type work struct {
 	passes int64 // chunks or tasks
-	length int64 // tokens of one, the longest where they differ
+	length int64 // tokens of one, the mean where they differ
 }
 
 type workKey struct{ model, condition string }
 
-// measureInput counts the work of a condition for every model, and notes inputs that are too short or too long for it.
+// measureInput prepares the evaluation of a condition for every model, exactly as the unit will: what the evaluator refuses
+// is noted now, and the work is counted.
 func (c *Campaign) measureInput(cond condition, text []byte) {
+	in := eval.Input{Name: c.Stages[cond.stage].input(), Data: text}
 	for _, m := range c.models {
-		if m == nil {
+		if m == nil || !c.doc.clean(at("models", m.Name)) {
 			continue
 		}
+		tok, err := m.engine.Tokenizer()
+		if err != nil {
+			c.doc.wrong(at("models", m.Name), "", "the tokenizer of model %q cannot be used: %s", m.Name, c.shorten(err, m.Source))
+			continue
+		}
+		var w work
 		switch cond.Stage {
 		case plan.Perplexity:
-			c.measureText(m, cond, string(text))
+			w, err = measureText(tok, in, cond)
+		case plan.HellaSwag:
+			w, err = measureHellaSwag(tok, in, cond)
+		case plan.Winogrande:
+			w, err = c.measureWinogrande(tok, in, cond)
 		}
+		if err != nil {
+			c.noteInput(m, cond, err)
+			continue
+		}
+		if cond.Tasks > int(w.passes) {
+			c.warn("line %d: %s has %d tasks, fewer than the limit of %d", c.doc.node(cond.at).Line, in.Name, w.passes, cond.Tasks)
+		}
+		c.work[workKey{m.Name, cond.Name}] = w
 	}
 }
 
-// measureText counts chunks. Fewer tokens than two chunks are refused, as upstream does: the figure would say nothing.
-func (c *Campaign) measureText(m *model, cond condition, text string) {
-	tokens, ok := c.countTokens(m, cond, text)
-	if !ok {
-		return
-	}
-	if tokens < 2*cond.Context {
-		c.doc.wrong(cond.at.key("text"), "give a longer text or a smaller context",
-			"%s has %d tokens for model %q; a context of %d needs at least %d", c.Stages[cond.stage].input(), tokens, m.Name, cond.Context, 2*cond.Context)
-		return
-	}
-	chunks := tokens / cond.Context
-	if cond.Chunks > 0 {
-		chunks = min(chunks, cond.Chunks)
-	}
-	c.work[workKey{m.Name, cond.Name}] = work{passes: int64(chunks), length: int64(cond.Context)}
-}
-
-func (c *Campaign) countTokens(m *model, cond condition, text string) (int, bool) {
-	t, err := m.engine.Tokenizer()
+func measureText(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
+	p, err := eval.NewPerplexity(tok, in, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks})
 	if err != nil {
-		c.doc.wrong(at("models", m.Name), "", "the model's tokenizer cannot be used: %s", c.shorten(err, m.Source))
-		return 0, false
+		return work{}, err
 	}
-	key := workKey{m.Name, cond.Input}
-	if n, known := c.tokens[key]; known {
-		return n, true
+	return work{passes: int64(p.Chunks), length: int64(cond.Context)}, nil
+}
+
+func measureHellaSwag(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
+	h, err := eval.NewHellaSwag(tok, in, taskOptions(cond))
+	if err != nil {
+		return work{}, err
 	}
-	c.tokens[key] = len(t.Encode(text, true, false))
-	return c.tokens[key], true
+	return measureTasks(tok, h.Tasks), nil
+}
+
+func (c *Campaign) measureWinogrande(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
+	w, err := eval.NewWinogrande(tok, in, taskOptions(cond))
+	if err != nil {
+		return work{}, err
+	}
+	for _, warning := range w.Warnings {
+		c.warn("%s", warning)
+	}
+	return measureTasks(tok, w.Tasks), nil
+}
+
+func taskOptions(cond condition) eval.TaskOptions {
+	return eval.TaskOptions{Tasks: cond.Tasks, NCtx: cond.Context, NBatch: cond.Batch}
+}
+
+func measureTasks[T eval.Task](tok *tokenizer.Tokenizer, tasks []T) work {
+	total := 0
+	for i := range tasks {
+		_, cells := eval.LongestTask(tok, tasks[i:i+1])
+		total += cells
+	}
+	return work{passes: int64(len(tasks)), length: int64(total / max(len(tasks), 1))}
+}
+
+// noteInput says what an evaluator found wrong with its input. A mistake inside of the file is the same for every model and
+// noted once.
+func (c *Campaign) noteInput(m *model, cond condition, err error) {
+	p := cond.inputPath()
+	source := c.Stages[cond.stage].input()
+	var short *eval.TooShortError
+	var long *eval.TooLongError
+	var format *eval.FormatError
+	switch {
+	case errors.As(err, &short):
+		c.doc.wrong(p, "give a longer text or a smaller context", "%s has %d tokens for model %q; a context of %d needs at least %d",
+			source, short.Tokens, m.Name, short.NCtx, 2*short.NCtx)
+	case errors.As(err, &long):
+		c.doc.wrong(cond.at.key("context"), "raise the context, or leave the task out", "the task at %s has %d tokens for model %q; a context of %d gives all its continuations %d",
+			long.Task, long.Tokens, m.Name, cond.Context, long.Cells)
+	case errors.As(err, &format):
+		if c.doc.clean(p) {
+			c.doc.wrong(p, "", "%v", format)
+		}
+	default:
+		c.doc.wrong(p, "", "%s cannot be evaluated with model %q: %v", source, m.Name, err)
+	}
 }
