@@ -26,6 +26,8 @@ const (
 	EventUnitEnd      = "unit_end"      // Unit, Name, Outcome, Failure, Seconds; its record is on disk
 	EventUnitAbort    = "unit_abort"    // Unit, Name; it left no record
 	EventSuperseded   = "superseded"    // Unit, Name, Message = why; its record has left records/
+	EventArmReady     = "arm_ready"     // Name = the arm, Seconds; its model can be evaluated
+	EventArmFailed    = "arm_failed"    // Name = the arm, Failure, Message
 	EventStateStart   = "state_start"   // State
 	EventStateReady   = "state_ready"   // State, Environment, Bytes, Seconds
 	EventStateFailed  = "state_failed"  // State, Failure, Message

@@ -17,15 +17,23 @@ type Executor interface {
 	Execute(ctx context.Context, job Job, progress func(Progress)) (Output, error)
 }
 
-// Job is a self-contained description of one thing to execute: a unit, or the prefilled state of an arm.
+// Kinds of jobs.
+const (
+	JobPrepare = "prepare" // make sure the arm's model can be evaluated, quantising it if need be; print nothing
+	JobPrefill = "prefill" // make the file Job.State and print nothing
+	JobUnit    = "unit"    // execute the unit and print its raw output
+)
+
+// Job is a self-contained description of one thing to execute. Preparing and prefilling are jobs of their own so that
+// their work is neither timed nor warms the machine in the process that is timed.
 type Job struct {
-	Unit      plan.Unit      `json:"unit"` // of a prefill: the unit that needs the state first
+	Kind      string         `json:"kind"`
+	Unit      plan.Unit      `json:"unit"` // of a preparation and a prefill: the unit that needs it first
 	Arm       plan.Arm       `json:"arm"`
 	Condition plan.Condition `json:"condition"`
 	Model     plan.Model     `json:"model"`
 	Threads   int            `json:"threads"`
 
-	Prefill    bool   `json:"prefill,omitempty"`     // make the file State and print nothing
 	State      string `json:"state,omitempty"`       // path of the prefilled state to load, or to make
 	DepthTrace string `json:"depth_trace,omitempty"` // what the tokens of the state are drawn from
 	Checkpoint string `json:"checkpoint,omitempty"`  // path where an evaluation keeps what it has finished; it goes on from there

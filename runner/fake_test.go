@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fake is a scripted Executor: what a job does is looked up by the unit's name, "state " before it for prefills.
-// Without an entry a job prints what its stage prints.
+// fake is a scripted Executor: what a job does is looked up by the unit's name, "state " before it for
+// prefills, "prepare " and the arm's name for preparations. Without an entry a job does what it is for.
 type fake struct {
 	script map[string]behaviour
 	calls  []string // names of jobs in the order they came
@@ -27,8 +28,11 @@ type behaviour func(ctx context.Context, job Job, progress func(Progress)) (Outp
 
 func (f *fake) Execute(ctx context.Context, job Job, progress func(Progress)) (Output, error) {
 	name := job.Unit.Name
-	if job.Prefill {
+	switch job.Kind {
+	case JobPrefill:
 		name = "state " + name
+	case JobPrepare:
+		name = "prepare " + job.Arm.Name
 	}
 	f.calls = append(f.calls, name)
 	if b := f.script[name]; b != nil {
@@ -38,11 +42,15 @@ func (f *fake) Execute(ctx context.Context, job Job, progress func(Progress)) (O
 }
 
 func (f *fake) succeed(_ context.Context, job Job, progress func(Progress)) (Output, error) {
-	time.Sleep(f.took)
 	progress(Progress{"run", 1, 1})
-	if job.Prefill {
+	switch job.Kind {
+	case JobPrepare:
+		return Output{}, nil
+	case JobPrefill:
+		time.Sleep(f.took)
 		return Output{}, os.WriteFile(job.State, []byte("state of "+job.Arm.Name), 0o644)
 	}
+	time.Sleep(f.took)
 	return Output{Stdout: []byte(validOutput(job.Unit.Key)), ModelSHA256: job.Model.Fingerprint}, nil
 }
 
@@ -159,11 +167,11 @@ func newBench(t *testing.T) *bench {
 		&fake{script: map[string]behaviour{}}, &recorder{}}
 }
 
-// run executes the plan and returns what was asked of the executor by this run alone.
+// run executes the plan and returns what was asked of the executor by this run alone, preparations left out.
 func (b *bench) run(ctx context.Context) (Summary, []string, error) {
 	b.x.calls = nil
 	sum, err := Run(ctx, b.plan, b.dir, b.o, b.x, b.r)
-	return sum, b.x.calls, err
+	return sum, slices.DeleteFunc(b.x.calls, func(s string) bool { return strings.HasPrefix(s, "prepare ") }), err
 }
 
 func (b *bench) mustRun() (Summary, []string) {

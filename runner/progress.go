@@ -93,6 +93,8 @@ func (c palette) line(e Event) string {
 		return fmt.Sprintf("%s  %sgiven up%s", e.Name, c.yellow, c.off)
 	case results.EventSuperseded:
 		return fmt.Sprintf("%s  runs again: %s", e.Name, e.Message)
+	case results.EventArmFailed:
+		return fmt.Sprintf("arm %s %scannot run (%s)%s: %s", e.Name, c.red, e.Failure, c.off, e.Message)
 	case results.EventStateReady:
 		return fmt.Sprintf("prefilled state %s ready  %s", e.State, shortTime(seconds(e.Seconds)))
 	case results.EventStateFailed:

@@ -184,3 +184,23 @@ func TestAnExecutorThatCannotWorkEndsTheRun(t *testing.T) {
 		t.Errorf("afterwards: %+v", sum)
 	}
 }
+
+func TestEveryArmIsPreparedOncePerSession(t *testing.T) {
+	b := newBench(t)
+	if _, err := Run(t.Context(), b.plan, b.dir, b.o, b.x, b.r); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "jobs", []string{"prepare a", "throughput/pp8/a/000", "prepare b", "throughput/pp8/b/000"}, b.x.calls[:4])
+	equal(t, "journal", []string{"arm_ready a", "arm_ready b"}, b.journal(results.EventArmReady))
+}
+
+func TestAnArmThatCannotRunFailsItsUnits(t *testing.T) {
+	b := newBench(t)
+	b.x.script["prepare a"] = fails(results.Failure{Kind: results.Crash, Message: "no such format"})
+	sum, calls := b.mustRun()
+	equal(t, "jobs", []string{
+		"throughput/pp8/b/000", "throughput/pp8/b/001", "state depth/tg4 @ d16/b/000", "depth/tg4 @ d16/b/000", "depth/tg4 @ d16/b/001",
+		"perplexity/perplexity text c512/b/000"}, calls)
+	equal(t, "summary", Summary{Session: sum.Session, Done: 5, Failed: 5, Ran: 10}, sum)
+	equal(t, "failure", &results.Failure{Kind: results.Crash, Message: "no such format"}, b.record("depth/tg4 @ d16/a/001").Failure)
+}

@@ -32,9 +32,10 @@ type session struct {
 	byModel     map[string]plan.Model
 	depthTraces map[string]string // by state id
 
-	blocks  map[blockOf]bool // begun by this session
-	tasks   int              // units this session set out to run
-	summary Summary
+	prepared map[string]Output // by arm
+	blocks   map[blockOf]bool  // begun by this session
+	tasks    int               // units this session set out to run
+	summary  Summary
 }
 
 // newSession makes the run directory ready: plan and environment stored, leftovers of dead processes removed.
@@ -43,7 +44,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 		id: newSessionID(), dir: dir, plan: p, o: o, executor: x, reporter: r, decisions: decisions,
 		estimator: newEstimator(p, inv), models: newModelFiles(p.Models),
 		arms: map[string]plan.Arm{}, conditions: map[string]plan.Condition{}, byModel: map[string]plan.Model{}, depthTraces: map[string]string{},
-		blocks: map[blockOf]bool{}, tasks: len(selected(decisions)),
+		prepared: map[string]Output{}, blocks: map[blockOf]bool{}, tasks: len(selected(decisions)),
 	}
 	for _, a := range p.Arms {
 		s.arms[a.Name] = a

@@ -93,7 +93,7 @@ func (t *states) ensure(ctx context.Context, u *plan.Unit, job Job) (Output, err
 		return Output{}, err
 	}
 	start := time.Now()
-	job.Prefill, job.Checkpoint = true, ""
+	job.Kind, job.Checkpoint = JobPrefill, ""
 	out, err := t.s.execute(ctx, job)
 	if err != nil {
 		return out, err

@@ -49,7 +49,7 @@ func (s *session) unit(ctx context.Context, d *decision) error {
 func (s *session) job(u *plan.Unit) Job {
 	arm := s.arms[u.Arm]
 	j := Job{
-		Unit: *u, Arm: arm, Condition: s.conditions[u.Condition], Model: s.byModel[arm.Model],
+		Kind: JobUnit, Unit: *u, Arm: arm, Condition: s.conditions[u.Condition], Model: s.byModel[arm.Model],
 		Threads: u.Key.Threads, Environment: s.o.Environment.ID(),
 	}
 	if u.State != "" {
@@ -70,6 +70,9 @@ func (s *session) attempt(ctx context.Context, u *plan.Unit, job Job, record *re
 	if failure := s.models.check(job.Model); failure != nil {
 		return Output{Failure: failure}, nil
 	}
+	if out, err := s.prepare(ctx, job); err != nil || out.Failure != nil {
+		return out, err
+	}
 	if u.State != "" {
 		if out, err := s.states.ensure(ctx, u, job); err != nil || out.Failure != nil {
 			return out, err
@@ -81,6 +84,25 @@ func (s *session) attempt(ctx context.Context, u *plan.Unit, job Job, record *re
 		out.Failure = validate(u.Key.Stage, out.Stdout)
 	}
 	return out, err
+}
+
+// prepare readies the model of an arm once per session. A failure is that of every unit of the arm.
+func (s *session) prepare(ctx context.Context, job Job) (Output, error) {
+	if out, ok := s.prepared[job.Arm.Name]; ok {
+		return out, nil
+	}
+	start := time.Now()
+	job.Kind, job.State, job.Checkpoint = JobPrepare, "", ""
+	out, err := s.execute(ctx, job)
+	if err != nil {
+		return out, err
+	}
+	s.prepared[job.Arm.Name] = out
+	e := results.Event{Kind: results.EventArmReady, Name: job.Arm.Name, Seconds: time.Since(start).Seconds()}
+	if out.Failure != nil {
+		e = results.Event{Kind: results.EventArmFailed, Name: job.Arm.Name, Failure: out.Failure.Kind, Message: out.Failure.Message}
+	}
+	return out, s.emit(e)
 }
 
 // execute runs a job under the timeout, which is a failure of the job and not of the runner.
