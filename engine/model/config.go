@@ -199,6 +199,16 @@ func (c *Config) checkHeads(k *keys) {
 	}
 }
 
+// rotated is how many elements of a head of dim rotate.
+func (k *keys) rotated(key string, dim int) int {
+	n := k.countOr(key, dim)
+	if n < 2 || n > dim || n%2 != 0 {
+		k.fault(key, fmt.Sprintf("an even number up to %d, the size of a key head", dim), fmt.Sprint(n))
+		return 2
+	}
+	return n
+}
+
 // ropeScale is the factor on rotary angles of full layers: 1, or 1/factor with linear scaling. Other kinds of scaling are
 // refused rather than ignored.
 func (k *keys) ropeScale() float32 {

@@ -35,6 +35,10 @@ func Load(f *gguf.File, expandF32 bool) (Network, error) {
 	switch c.Arch {
 	case "llama":
 		n = loadLlama(c, k, l)
+	case "gemma3":
+		n = loadGemma3(c, k, l)
+	case "gemma4":
+		n = loadGemma4(c, k, l)
 	}
 	if k.err != nil {
 		return nil, k.err

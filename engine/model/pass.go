@@ -35,6 +35,7 @@ type Pass struct {
 	logits  []float32 // [len(outputs)][Vocab], where the caller wants them
 
 	x, h, y, q, k, v, a, gate, up *rows
+	followers                     []*rows // narrowed together with the residual stream
 
 	attention kernel.Attention
 	visible   [][]kernel.Span
@@ -70,6 +71,7 @@ func NewPass(n Network, pool *kernel.Pool, mask drop.Mask, memory *kvcache.Memor
 	p.q, p.k, p.v, p.a = newRows(ubatch, q), newRows(ubatch, k), newRows(ubatch, v), newRows(ubatch, a)
 	p.gate, p.up = newRows(ubatch, ff), newRows(ubatch, ff)
 	p.live, p.visible = make([]int, 0, ubatch), make([][]kernel.Span, ubatch)
+	p.follow(p.x, p.h)
 	p.runRow = func(_, i int) { p.row(p, i) }
 	p.forward = n.prepare(p)
 	return p
@@ -163,6 +165,12 @@ func (p *Pass) add(dst, src *rows) {
 	dst.changed()
 }
 
+// copy computes dst = src.
+func (p *Pass) copy(dst, src *rows) {
+	dst.reshape(src.n, src.cols)
+	copy(dst.all(), src.all())
+}
+
 // scale computes x *= s.
 func (p *Pass) scale(x *rows, s float32) {
 	p.op = operands{dst: x, scale: s}
@@ -200,20 +208,26 @@ func (p *Pass) activate(gate, up *rows, activation func(dst, gate, up []float32)
 	gate.changed()
 }
 
-// store writes keys and values into the cache of layer; k and v are used up by it. After the last layer that stores
-// anything, x and h are narrowed to the rows that lead to logits.
+// store writes keys and values into the cache of layer; k and v are used up by it.
 func (p *Pass) store(layer int, k, v *rows) {
 	p.op = operands{src: k, src2: v, store: p.memory.Store(layer)}
 	p.each(k, func(p *Pass, i int) { p.op.store.Put(i, p.op.src.row(i), p.op.src2.row(i)) })
-	p.stored(layer, p.x, p.h)
+	p.stored(layer)
 }
 
-// stored narrows rows once layer, which has just stored what it stores, is the last to do so.
-func (p *Pass) stored(layer int, narrowed ...*rows) {
+// follow makes rows be narrowed together with the residual stream: they hold something of every live token.
+func (p *Pass) follow(r ...*rows) { p.followers = append(p.followers, r...) }
+
+// stored is to be called when layer has stored what it stores. After the last layer that stores anything, the residual
+// stream, what follows it and also are narrowed to the rows that lead to logits.
+func (p *Pass) stored(layer int, also ...*rows) {
 	if layer != p.lastStore || len(p.outputs) == len(p.live) {
 		return
 	}
-	for _, r := range narrowed {
+	for _, r := range p.followers {
+		r.keep(p.outputs)
+	}
+	for _, r := range also {
 		r.keep(p.outputs)
 	}
 	p.live = append(p.live[:0], p.outputs...)
