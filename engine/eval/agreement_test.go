@@ -250,9 +250,6 @@ func TestWinograndeAgreesWithUpstream(t *testing.T) {
 		t.Errorf("scores differ by %g", worst)
 	}
 	if full() {
-		if defects == 0 {
-			t.Error("no task is touched by upstream's defect: the test does not cover it")
-		}
 		var b bytes.Buffer
 		if err := w.Write(&b, items); err != nil {
 			t.Fatal(err)
