@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"attnbudget/engine/drop"
 	"attnbudget/engine/gguf"
@@ -119,8 +120,8 @@ func (k *keys) positiveOr(key string, otherwise float64) float32 {
 	return v
 }
 
-// perLayer is a number of at least 1 for each of n layers, stored as one number or as a list.
-func (k *keys) perLayer(key string, n int) []int {
+// perLayer is a number of at least least for each of n layers, stored as one number or as a list.
+func (k *keys) perLayer(key string, n int, least uint64) []int {
 	values := read(k, k.f.Uints, key)
 	out := make([]int, n)
 	if k.err != nil {
@@ -131,7 +132,7 @@ func (k *keys) perLayer(key string, n int) []int {
 		return out
 	}
 	for i := range out {
-		out[i] = k.size(key, values[min(i, len(values)-1)], 1)
+		out[i] = k.size(key, values[min(i, len(values)-1)], least)
 	}
 	return out
 }
@@ -139,7 +140,7 @@ func (k *keys) perLayer(key string, n int) []int {
 // perLayerOr is perLayer with a default for an absent key.
 func (k *keys) perLayerOr(key string, otherwise []int) []int {
 	if k.f.Has(k.arch + "." + key) {
-		return k.perLayer(key, len(otherwise))
+		return k.perLayer(key, len(otherwise), 0)
 	}
 	return otherwise
 }
@@ -162,14 +163,14 @@ func readConfig(f *gguf.File, roles []drop.Role) (*Config, *keys) {
 			n++
 		}
 	}
-	heads := k.perLayer("attention.head_count", n)
+	heads := k.perLayer("attention.head_count", n, 0)
 	headsKV := k.perLayerOr("attention.head_count_kv", heads)
-	ff := k.perLayer("feed_forward_length", n)
+	ff := k.perLayer("feed_forward_length", n, 1)
 	if k.err != nil {
 		return c, k
 	}
-	dimK := k.countOr("attention.key_length", c.Embd/heads[0])
-	dimV := k.countOr("attention.value_length", c.Embd/heads[0])
+	dim := c.Embd / max(1, slices.Max(heads))
+	dimK, dimV := k.countOr("attention.key_length", dim), k.countOr("attention.value_length", dim)
 	window := k.countOr("attention.sliding_window", 0)
 	for i := range n {
 		l := Layer{Role: roles[i], Heads: heads[i], HeadsKV: headsKV[i], DimK: dimK, DimV: dimV, FF: ff[i]}
@@ -187,7 +188,7 @@ func (c *Config) checkHeads(k *keys) {
 		if !l.Attends() {
 			continue
 		}
-		if l.Heads%l.HeadsKV != 0 {
+		if l.HeadsKV == 0 || l.Heads == 0 || l.Heads%l.HeadsKV != 0 {
 			k.fault("attention.head_count", fmt.Sprintf("a multiple of the %d key and value heads in layer %d", l.HeadsKV, i), fmt.Sprint(l.Heads))
 		}
 		if l.DimK < 2 || l.DimK%2 != 0 || l.DimV < 1 {

@@ -113,17 +113,26 @@ func (l *loader) linear(name string, cols, rows int) Linear {
 	return out
 }
 
-// vector is a one-dimensional tensor, copied and free of values that are not numbers.
+// vector is a one-dimensional tensor, expanded.
 func (l *loader) vector(name string, n int) []float32 {
-	t := l.tensor(name, n)
+	return l.numbers(l.tensor(name, n))
+}
+
+// table is a small two-dimensional tensor, expanded, [rows][cols].
+func (l *loader) table(name string, cols, rows int) []float32 {
+	return l.numbers(l.tensor(name, cols, rows))
+}
+
+// numbers expands a tensor that is free of values that are not numbers; nil in, nil out.
+func (l *loader) numbers(t *gguf.Tensor) []float32 {
 	if t == nil {
 		return nil
 	}
-	x := make([]float32, n)
+	x := make([]float32, t.Elements())
 	quant.Dequantize(t.Type, x, t.Data)
 	for i, v := range x {
 		if math.IsNaN(float64(v)) {
-			l.fault(name, "numbers", fmt.Sprintf("NaN at index %d", i))
+			l.fault(t.Name, "numbers", fmt.Sprintf("NaN at index %d", i))
 			return nil
 		}
 	}

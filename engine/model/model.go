@@ -37,6 +37,8 @@ func Load(f *gguf.File, expandF32 bool) (Network, error) {
 		n = loadLlama(c, k, l)
 	case "gemma3":
 		n = loadGemma3(c, k, l)
+	case "qwen35":
+		n = loadQwen35(c, k, l)
 	case "gemma4":
 		n = loadGemma4(c, k, l)
 	}
