@@ -43,8 +43,8 @@ type Record struct {
 	ModelSHA256 string         `json:"model_sha256"` // of the file that was really evaluated (after quantisation)
 	Outcome     string         `json:"outcome"`      // OK or Failed
 	Failure     *Failure       `json:"failure,omitempty"`
-	Stdout      Output         `json:"stdout"` // raw, in the form of docs/format/output.md
-	Stderr      Output         `json:"stderr"`
+	Stdout      string         `json:"stdout"` // raw, in the form of docs/format/output.md
+	Stderr      string         `json:"stderr"`
 	StdoutSHA   string         `json:"stdout_sha256"` // set and checked by this package
 }
 

@@ -21,7 +21,7 @@ func record(id, stdout string) *Record {
 		Arm:     plan.Arm{Name: "none", Mask: plan.Mask{Name: "none", Layers: []int{}}},
 		Session: "s1", Environment: "e1",
 		Started: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC), Ended: time.Date(2026, 1, 2, 3, 4, 7, 0, time.UTC),
-		Outcome: OK, Stdout: Output(stdout), Stderr: "warning: <&>\u2028\n",
+		Outcome: OK, Stdout: stdout, Stderr: "warning: <&>\u2028\n",
 	}
 }
 

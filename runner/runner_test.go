@@ -29,7 +29,7 @@ func TestUnitsRunInPlanOrderAndOnlyOnce(t *testing.T) {
 	r := b.record("depth/tg4 @ d16/b/001")
 	equal(t, "record's unit", b.unit("depth/tg4 @ d16/b/001"), r.Unit)
 	equal(t, "outcome", results.OK, r.Outcome)
-	equal(t, "output", results.Output(validOutput(r.Unit.Key)), r.Stdout)
+	equal(t, "output", validOutput(r.Unit.Key), r.Stdout)
 	equal(t, "arm", b.plan.Arms[1], r.Arm)
 	equal(t, "environment", testEnvironment().ID(), r.Environment)
 	equal(t, "model", "f0", r.ModelSHA256)

@@ -33,7 +33,7 @@ func (s *session) unit(ctx context.Context, d *decision) error {
 		return errors.Join(err, s.abandon(u))
 	}
 	record.Ended, record.LoadAfter = time.Now().UTC(), MachineLoad()
-	record.Stdout, record.Stderr = results.Output(out.Stdout), results.Output(out.Stderr)
+	record.Stdout, record.Stderr = string(out.Stdout), string(out.Stderr)
 	record.ModelSHA256, record.Resumed, record.Failure = out.ModelSHA256, out.Resumed, out.Failure
 	record.Outcome = results.OK
 	if out.Failure != nil {
