@@ -135,8 +135,7 @@ func (f Filter) matches(a arm) bool {
 
 // filter applies only and exclude, and warns of entries that match nothing.
 func (c *Campaign) filter(arms []arm) []arm {
-	matched := func(key string, filters []Filter, a arm, hits []int) bool {
-		any := false
+	matched := func(filters []Filter, a arm, hits []int) (any bool) {
 		for i, f := range filters {
 			if f.matches(a) {
 				hits[i]++
@@ -148,8 +147,8 @@ func (c *Campaign) filter(arms []arm) []arm {
 	only, excluded := make([]int, len(c.Matrix.Only)), make([]int, len(c.Matrix.Exclude))
 	var out []arm
 	for _, a := range arms {
-		keep := matched("only", c.Matrix.Only, a, only) || len(only) == 0
-		if keep && !matched("exclude", c.Matrix.Exclude, a, excluded) {
+		keep := matched(c.Matrix.Only, a, only) || len(only) == 0
+		if keep && !matched(c.Matrix.Exclude, a, excluded) {
 			out = append(out, a)
 		}
 	}

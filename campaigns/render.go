@@ -2,6 +2,7 @@ package campaigns
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -29,7 +30,7 @@ func WriteJSON(w io.Writer, p *plan.Plan, e plan.Estimate) error {
 // WriteText writes the plan for people: models, arms, what is executed in which order (block by block, or unit by unit), the
 // estimate and the warnings.
 func WriteText(w io.Writer, p *plan.Plan, e plan.Estimate, units bool) error {
-	t := &textWriter{w: w}
+	var t textWriter
 	t.printf("Campaign %s: %s, %s, %s\n", p.Campaign, count(len(p.Arms), "arm"), count(len(p.Conditions), "condition"), count(len(p.Units), "unit"))
 	t.printf("order %s, seed %d, %s of the speed stages, %s%s\n", p.Order, p.Seed, count(p.Repetitions, "repetition"), count(p.Threads, "thread"), limits(p))
 	t.models(p)
@@ -43,40 +44,39 @@ func WriteText(w io.Writer, p *plan.Plan, e plan.Estimate, units bool) error {
 	for _, warning := range p.Warnings {
 		t.printf("warning: %s\n", warning)
 	}
-	return t.err
-}
-
-// textWriter keeps the first error, so that a layout is written without a check a line.
-type textWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (t *textWriter) printf(format string, args ...any) {
-	if t.err == nil {
-		_, t.err = fmt.Fprintf(t.w, format, args...)
+	if t.err != nil {
+		return t.err
 	}
+	for line := range strings.Lines(t.text.String()) {
+		if _, err := io.WriteString(w, strings.TrimRight(line, " \n")+"\n"); err != nil { // tables pad their last column
+			return err
+		}
+	}
+	return nil
 }
+
+// textWriter gathers the text and keeps the first error.
+type textWriter struct {
+	text strings.Builder
+	err  error
+}
+
+func (t *textWriter) printf(format string, args ...any) { fmt.Fprintf(&t.text, format, args...) }
 
 // table writes rows under a heading, without lines.
 func (t *textWriter) table(title string, header []string, rows [][]string, align ...tw.Align) {
 	t.printf("\n%s\n", title)
-	if t.err != nil {
-		return
-	}
 	none := tw.Rendition{
 		Borders:  tw.BorderNone,
 		Settings: tw.Settings{Separators: tw.SeparatorsNone, Lines: tw.LinesNone},
 	}
-	table := tablewriter.NewTable(t.w,
+	table := tablewriter.NewTable(&t.text,
 		tablewriter.WithRenderer(renderer.NewBlueprint(none)),
 		tablewriter.WithHeaderAutoFormat(tw.Off),
 		tablewriter.WithHeaderAutoWrap(tw.WrapNone), tablewriter.WithRowAutoWrap(tw.WrapNone),
 		tablewriter.WithAlignment(align))
 	table.Header(header)
-	if t.err = table.Bulk(rows); t.err == nil {
-		t.err = table.Render()
-	}
+	t.err = errors.Join(t.err, table.Bulk(rows), table.Render())
 }
 
 func (t *textWriter) models(p *plan.Plan) {
@@ -126,7 +126,7 @@ func (t *textWriter) blocks(p *plan.Plan) {
 		for ; i+n < len(p.Units) && together(first, p.Units[i+n]); n++ {
 			order = append(order, strconv.Itoa(number[p.Units[i+n].Arm]))
 		}
-		rows = append(rows, []string{strconv.Itoa(i + 1), first.Key.Stage, first.Condition, strconv.Itoa(first.Block + 1), fold(order)})
+		rows = append(rows, []string{strconv.Itoa(i + 1), first.Key.Stage, strings.TrimPrefix(first.Condition, first.Key.Stage+" "), strconv.Itoa(first.Block + 1), fold(order)})
 		i += n
 	}
 	t.table("Blocks, in the order of execution", []string{"unit", "stage", "condition", "block", "arms"}, rows,
