@@ -117,7 +117,7 @@ func (t *attention) wholeTile(b *attentionTile, item int) {
 	t.begin(b, head, from, to)
 	for c := range t.chunks {
 		if t.chunk(b, head, from, to, c) {
-			b.merge(b.m, b.l, b.part, t.DimV)
+			t.merge(b, b.m, b.l, b.part)
 		}
 	}
 	t.finish(b, head, from, to)
@@ -143,7 +143,7 @@ func (t *attention) join(item int) {
 	b.reset((to-from)*t.group, t.DimV)
 	for i := range parts {
 		if p := &parts[i]; len(p.m) > 0 {
-			b.merge(p.m, p.l, p.part, t.DimV)
+			t.merge(b, p.m, p.l, p.part)
 		}
 	}
 	t.finish(b, head, from, to)
@@ -186,7 +186,7 @@ func (t *attention) chunk(b *attentionTile, head, from, to, c int) bool {
 	for r := range rows {
 		scores := b.s[r*chunkCells+lo:][:width]
 		hide(scores, t.Visible[from+r/t.group], base+lo)
-		b.m[r], b.l[r] = expSum(scores, t.Scale)
+		b.m[r], b.l[r] = t.expSum(scores, t.Scale)
 	}
 	t.loadValues(b, head, base, lo, hi)
 	t.multiply(b.part, t.DimV, b.s[lo:], chunkCells, b.v[lo*t.DimV:], t.DimV, rows, hi-lo, t.DimV)
@@ -229,10 +229,11 @@ func blank(s []float32) {
 
 // loadKeys writes the keys of cells [base+lo, base+hi) to columns lo.. of the transposed tile, and zeros up to width.
 func (t *attention) loadKeys(b *attentionTile, head, base, lo, hi, width int) {
+	size := t.K.Type.RowBytes(t.DimK)
 	for c := lo; c < lo+width; c += keyRows {
 		for i := range keyRows {
 			if row := b.numbers[i*t.DimK:][:t.DimK]; c+i < hi {
-				t.widen(t.K.Type, row, t.K.head(base+c+i, head, t.DimK))
+				t.widen(t.K.Type, row, t.K.head(base+c+i, head, size))
 			} else {
 				clear(row)
 			}
@@ -243,13 +244,14 @@ func (t *attention) loadKeys(b *attentionTile, head, base, lo, hi, width int) {
 
 // loadValues writes the values of cells [base+lo, base+hi) to rows lo.. of the tile.
 func (t *attention) loadValues(b *attentionTile, head, base, lo, hi int) {
+	size := t.V.Type.RowBytes(t.DimV)
 	for c := lo; c < hi; c++ {
-		t.widen(t.V.Type, b.v[c*t.DimV:][:t.DimV], t.V.head(base+c, head, t.DimV))
+		t.widen(t.V.Type, b.v[c*t.DimV:][:t.DimV], t.V.head(base+c, head, size))
 	}
 }
 
 // merge adds a chunk to the running softmax: both sides are scaled to their common maximum.
-func (b *attentionTile) merge(m, l, part []float32, dim int) {
+func (t *attention) merge(b *attentionTile, m, l, part []float32) {
 	for r, chunkTop := range m {
 		if chunkTop == negInf {
 			continue
@@ -258,10 +260,7 @@ func (b *attentionTile) merge(m, l, part []float32, dim int) {
 		old, add := exp(b.top[r]-top), exp(chunkTop-top)
 		b.top[r] = top
 		b.sum[r] = float32(b.sum[r]*old) + float32(l[r]*add)
-		out := b.out[r*dim:][:dim]
-		for i, v := range part[r*dim:][:dim] {
-			out[i] = float32(out[i]*old) + float32(v*add)
-		}
+		t.combine(b.out[r*t.DimV:][:t.DimV], part[r*t.DimV:][:t.DimV], old, add)
 	}
 }
 
@@ -273,10 +272,7 @@ func (t *attention) finish(b *attentionTile, head, from, to int) {
 			clear(out)
 			continue
 		}
-		inverse := 1 / b.sum[r]
-		for i, v := range b.out[r*t.DimV:][:t.DimV] {
-			out[i] = v * inverse
-		}
+		t.scale(out, b.out[r*t.DimV:][:t.DimV], 1/b.sum[r])
 	}
 }
 

@@ -81,8 +81,8 @@ func plainAttention(a *Attention) []float64 {
 			var sum float64
 			for _, s := range a.Visible[row] {
 				for c := s.From; c < s.To; c++ {
-					quant.Dequantize(a.K.Type, k, a.K.head(c, kv, a.DimK))
-					quant.Dequantize(a.V.Type, v, a.V.head(c, kv, a.DimV))
+					quant.Dequantize(a.K.Type, k, a.K.head(c, kv, a.K.Type.RowBytes(a.DimK)))
+					quant.Dequantize(a.V.Type, v, a.V.head(c, kv, a.V.Type.RowBytes(a.DimV)))
 					var logit float64
 					for d := range k {
 						logit += float64(q[d]) * float64(k[d])

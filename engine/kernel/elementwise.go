@@ -10,79 +10,117 @@ import (
 // RMSNorm computes dst = x / √(mean(x²) + eps) * weight for one row; a nil weight means none. Squares are summed in
 // float64. dst may be x.
 func RMSNorm(dst, x, weight []float32, eps float32) {
-	scale := float32(1 / math.Sqrt(float64(float32(squares(x)/float64(len(x)))+eps)))
-	dst = dst[:len(x)]
-	if weight == nil {
-		for i, v := range x {
-			dst[i] = v * scale
+	var sums [lanes]float64
+	active.squares(&sums, x)
+	for n := lanes / 2; n > 0; n /= 2 {
+		for i := range n {
+			sums[i] += sums[i+n]
 		}
-		return
 	}
-	weight = weight[:len(x)]
-	for i, v := range x {
-		dst[i] = v * scale * weight[i]
+	mean := float32(sums[0] / float64(len(x)))
+	scale := 1 / float32(math.Sqrt(float64(mean+eps)))
+	if weight == nil {
+		active.scale(dst, x, scale)
+	} else {
+		active.scaleMul(dst, x, weight, scale)
 	}
-}
-
-// squares returns the sum of the squares of x in float64.
-func squares(x []float32) float64 {
-	var sum float64
-	for _, v := range x {
-		sum += float64(v * v)
-	}
-	return sum
 }
 
 // Add computes dst += x.
-func Add(dst, x []float32) {
+func Add(dst, x []float32) { active.add(dst, x) }
+
+// Mul computes dst *= x.
+func Mul(dst, x []float32) { active.mul(dst, x) }
+
+// Scale computes x *= s.
+func Scale(x []float32, s float32) { active.scale(x, x, s) }
+
+// Sigmoid computes dst = 1 / (1 + exp(-x)). dst may be x.
+func Sigmoid(dst, x []float32) { active.sigmoid(dst, x) }
+
+// SiLU computes dst = x / (1 + exp(-x)). dst may be x.
+func SiLU(dst, x []float32) { active.silu(dst, x) }
+
+// SiLUMul computes dst = silu(gate) * up. dst may be either.
+func SiLUMul(dst, gate, up []float32) { active.siluMul(dst, gate, up) }
+
+// GELUMul computes dst = gelu(gate) * up with the tanh approximation of GELU, evaluated as upstream does through a table
+// of half precision numbers: the argument and the value are rounded to F16. dst may be either.
+func GELUMul(dst, gate, up []float32) { active.geluMul(dst, gate, up) }
+
+// Softmax replaces x by exp(x-max(x)) / Σ exp(x-max(x)). A row of -Inf becomes zeros.
+func Softmax(x []float32) {
+	if _, sum := active.expSum(x, 1); sum != 0 {
+		Scale(x, 1/sum)
+	}
+}
+
+// The generic kernels.
+
+func squares(sums *[lanes]float64, x []float32) {
+	clear(sums[:])
+	for i, v := range x {
+		sums[i%lanes] += float64(float32(v * v))
+	}
+}
+
+func add(dst, x []float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		dst[i] += v
 	}
 }
 
-// Scale computes x *= s.
-func Scale(x []float32, s float32) {
-	for i := range x {
-		x[i] *= s
-	}
-}
-
-// Mul computes dst *= x.
-func Mul(dst, x []float32) {
+func mul(dst, x []float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		dst[i] *= v
 	}
 }
 
-// Sigmoid computes dst = 1 / (1 + exp(-x)). dst may be x.
-func Sigmoid(dst, x []float32) {
+func scale(dst, x []float32, s float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = v * s
+	}
+}
+
+func scaleMul(dst, x, y []float32, s float32) {
+	dst, y = dst[:len(x)], y[:len(x)]
+	for i, v := range x {
+		dst[i] = v * s * y[i]
+	}
+}
+
+func combine(dst, x []float32, a, b float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = float32(dst[i]*a) + float32(v*b)
+	}
+}
+
+func sigmoid(dst, x []float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		dst[i] = 1 / (1 + exp(-v))
 	}
 }
 
-// SiLU computes dst = x / (1 + exp(-x)). dst may be x.
-func SiLU(dst, x []float32) {
+func silu(dst, x []float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		dst[i] = v / (1 + exp(-v))
 	}
 }
 
-// SiLUMul computes dst = silu(gate) * up. dst may be either.
-func SiLUMul(dst, gate, up []float32) {
+func siluMul(dst, gate, up []float32) {
 	dst, up = dst[:len(gate)], up[:len(gate)]
 	for i, g := range gate {
 		dst[i] = g / (1 + exp(-g)) * up[i]
 	}
 }
 
-// GELUMul computes dst = gelu(gate) * up with the tanh approximation of GELU, evaluated as upstream does through a table
-// of half precision numbers: the argument and the value are rounded to F16. dst may be either.
-func GELUMul(dst, gate, up []float32) {
+func geluMul(dst, gate, up []float32) {
 	table := geluTable()
 	dst, up = dst[:len(gate)], up[:len(gate)]
 	for i, g := range gate {
@@ -108,32 +146,26 @@ var geluTable = sync.OnceValue(func() *[1 << 16]float32 {
 	return &table
 })
 
-// Softmax replaces x by exp(x-max(x)) / Σ exp(x-max(x)). A row of -Inf becomes zeros.
-func Softmax(x []float32) {
-	_, sum := expSum(x, 1)
-	if sum != 0 {
-		Scale(x, 1/sum)
-	}
-}
-
-// expSum replaces x by exp(scale*x - m), m = max(scale*x), and returns m and the sum of the results. Elements of -Inf
-// give 0; if there are no others, m is -Inf and the sum 0.
-func expSum(x []float32, scale float32) (m, sum float32) {
-	m = float32(math.Inf(-1))
+// expSum replaces x by exp(scale*x - top), top = max(scale*x), and returns top and the sum of the results. Elements of
+// -Inf give 0; if there are no others, top is -Inf and the sum 0.
+func expSum(x []float32, scale float32) (top, sum float32) {
+	top = negInf
 	for i, v := range x {
 		x[i] = v * scale
-		m = max(m, x[i])
+		top = max(top, x[i])
 	}
-	if math.IsInf(float64(m), -1) {
+	if top == negInf {
 		clear(x)
-		return m, 0
+		return top, 0
 	}
 	var part [lanes]float32
 	for i, v := range x {
-		x[i] = exp(v - m)
+		x[i] = exp(v - top)
 		part[i%lanes] += x[i]
 	}
-	return m, fold(&part)
+	return top, fold(&part)
 }
 
 func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
+
+var negInf = float32(math.Inf(-1))

@@ -3,6 +3,8 @@
 package kernel
 
 import (
+	"unsafe"
+
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
 )
@@ -140,15 +142,18 @@ func (f *floatTiles) scatter(m *product, s *scratch, from, to, i0, i1 int) {
 
 // widen is quant.Dequantize with the common types in assembly.
 func (f *floatTiles) widen(t gguf.Type, dst []float32, src []byte) {
-	whole := len(dst) / lanes * lanes
-	if whole > 0 && t == gguf.F16 {
-		f.widenF16(&dst[0], &src[0], whole)
-	} else if whole > 0 && t == gguf.BF16 {
-		f.widenBF16(&dst[0], &src[0], whole)
-	} else {
-		whole = 0
+	n := wholeVectors(len(dst))
+	switch {
+	case t == gguf.F32 && n > 0:
+		n = copy(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 4*len(dst)), src) / 4
+	case t == gguf.F16 && n > 0:
+		f.widenF16(&dst[0], &src[0], n)
+	case t == gguf.BF16 && n > 0:
+		f.widenBF16(&dst[0], &src[0], n)
+	default:
+		n = 0
 	}
-	if whole < len(dst) {
-		quant.Dequantize(t, dst[whole:], src[t.RowBytes(whole):])
+	if n < len(dst) {
+		quant.Dequantize(t, dst[n:], src[t.RowBytes(n):])
 	}
 }

@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"attnbudget/engine/gguf"
-	"attnbudget/engine/quant"
-)
+import "attnbudget/engine/gguf"
 
 // Input is a batch of activations x [n][cols] with the forms that products need: as it is, rounded to F16 or BF16, or
 // quantised. A form is made when the first product asks for it and shared by all products that read the same Input (q, k
@@ -46,25 +43,19 @@ type q8Supers struct {
 func NewInput() *Input {
 	in := &Input{}
 	in.roundHalf = func(_, i int) {
-		x, y := in.row(in.x, i), in.row(in.half, i)
-		for j, v := range x {
-			y[j] = quant.HalfToFloat(quant.FloatToHalf(v))
-		}
+		in.pool.kernels.roundF16(in.row(in.half, i), in.row(in.x, i))
 	}
 	in.roundBF = func(_, i int) {
-		x, y := in.row(in.x, i), in.row(in.brain, i)
-		for j, v := range x {
-			y[j] = quant.BF16ToFloat(quant.FloatToBF16(v))
-		}
+		in.pool.kernels.roundBF16(in.row(in.brain, i), in.row(in.x, i))
 	}
 	in.quantise32 = func(_, i int) {
 		nb := in.cols / 32
 		b := i * nb
-		quantiseBlocks(in.q8.codes[i*in.cols:][:in.cols], in.q8.d[b:][:nb], in.q8.s[b:][:nb], in.q8.sums[b:][:nb], in.row(in.x, i))
+		in.pool.kernels.quantiseBlocks(in.q8.codes[i*in.cols:][:in.cols], in.q8.d[b:][:nb], in.q8.s[b:][:nb], in.q8.sums[b:][:nb], in.row(in.x, i))
 	}
 	in.quantise256 = func(_, i int) {
 		ns, n16 := in.cols/256, in.cols/16
-		quantiseSupers(in.q8k.codes[i*in.cols:][:in.cols], in.q8k.d[i*ns:][:ns], in.q8k.sums[i*n16:][:n16], in.row(in.x, i))
+		in.pool.kernels.quantiseSupers(in.q8k.codes[i*in.cols:][:in.cols], in.q8k.d[i*ns:][:ns], in.q8k.sums[i*n16:][:n16], in.row(in.x, i))
 	}
 	return in
 }

@@ -7,6 +7,8 @@ import (
 
 //go:generate go run ./asm -group float -out float_amd64.s -stubs float_amd64.go -pkg kernel
 //go:generate go run ./asm -group attention -out attention_amd64.s -stubs attention_amd64.go -pkg kernel
+//go:generate go run ./asm -group elementwise -out elementwise_amd64.s -stubs elementwise_amd64.go -pkg kernel
+//go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
 
 // kernels are the inner loops that have an implementation per instruction set. generic() is the definition of each.
 type kernels struct {
@@ -24,6 +26,23 @@ type kernels struct {
 
 	// transpose writes src [rows][cols] to dst [cols][strideDst]; rows is a multiple of 16.
 	transpose func(dst []float32, strideDst int, src []float32, rows, cols int)
+
+	// The elementwise loops are described at their generic versions. dst may be an operand.
+	squares             func(sums *[lanes]float64, x []float32)
+	add, mul            func(dst, x []float32)
+	scale               func(dst, x []float32, s float32)
+	scaleMul            func(dst, x, y []float32, s float32)
+	combine             func(dst, x []float32, a, b float32)
+	sigmoid, silu       func(dst, x []float32)
+	siluMul, geluMul    func(dst, gate, up []float32)
+	expSum              func(x []float32, scale float32) (top, sum float32)
+	roundF16, roundBF16 func(dst, x []float32)
+	narrowF16           func(dst []byte, x []float32)
+
+	// quantiseBlocks and quantiseSupers quantise activations.
+	quantiseBlocks func(codes []int8, d, s []float32, sums []int32, x []float32)
+	quantiseSupers func(codes []int8, d []float32, sums []int16, x []float32)
+	storeQ8_0      func(dst []byte, src []float32)
 }
 
 // active is what the processor can do best, or what the environment variable ATTNBUDGET_KERNEL asks for.
@@ -40,5 +59,10 @@ func generic() kernels {
 		widen:      quant.Dequantize,
 		multiply:   multiply,
 		transpose:  transpose,
+
+		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,
+		sigmoid: sigmoid, silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,
+		roundF16: roundF16, roundBF16: roundBF16, narrowF16: narrowF16,
+		quantiseBlocks: quantiseBlocks, quantiseSupers: quantiseSupers, storeQ8_0: storeQ8_0,
 	}
 }

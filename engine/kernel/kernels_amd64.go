@@ -50,6 +50,15 @@ func avx2() kernels {
 	}
 	k.floatPanel, k.widen = f.panel, f.widen
 	k.multiply, k.transpose = a.multiply, a.transpose
+	k.squares = withSquares(squaresAVX2)
+	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
+	k.scale, k.scaleMul, k.combine = scaled(scaleAVX2, scale), withScaleMul(scaleMulAVX2), withCombine(combineAVX2)
+	k.sigmoid, k.silu = unary(sigmoidAVX2, sigmoid), unary(siluAVX2, silu)
+	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX2), withGELUMul(geluMulAVX2)
+	k.expSum = withExpSum(scaleMaxAVX2, expSumAVX2)
+	k.roundF16, k.roundBF16 = unary(roundF16AVX2, roundF16), unary(roundBF16AVX2, roundBF16)
+	k.narrowF16 = withNarrowF16(narrowF16AVX2)
+	k.quantiseBlocks, k.quantiseSupers = withBlocks, withSupers
 	return k
 }
 
@@ -70,5 +79,11 @@ func avx512() kernels {
 	}
 	k.floatPanel, k.widen = f.panel, f.widen
 	k.multiply, k.transpose = a.multiply, a.transpose
+	k.squares = withSquares(squaresAVX512)
+	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)
+	k.scale, k.scaleMul, k.combine = scaled(scaleAVX512, scale), withScaleMul(scaleMulAVX512), withCombine(combineAVX512)
+	k.sigmoid, k.silu = unary(sigmoidAVX512, sigmoid), unary(siluAVX512, silu)
+	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX512), withGELUMul(geluMulAVX512)
+	k.expSum = withExpSum(scaleMaxAVX512, expSumAVX512)
 	return k
 }

@@ -1,8 +1,6 @@
 package kernel
 
 import (
-	"math"
-
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
 )
@@ -15,40 +13,38 @@ type KVRows struct {
 	Stride int // bytes from one cell to the next
 }
 
-// head returns the bytes of one head of a cell.
-func (k *KVRows) head(cell, head, dim int) []byte {
-	n := k.Type.RowBytes(dim)
-	return k.Data[cell*k.Stride+head*n:][:n]
+// head returns the bytes of one head of a cell; a head has size bytes.
+func (k *KVRows) head(cell, head, size int) []byte {
+	return k.Data[cell*k.Stride+head*size:][:size]
 }
 
 // StoreRow writes a row of numbers into a cache row of type t: F32, F16, BF16, Q8_0, Q4_0 or any other type that can be
 // quantised. dst has t.RowBytes(len(src)) bytes.
-func StoreRow(t gguf.Type, dst []byte, src []float32) {
-	if t == gguf.Q8_0 {
-		storeQ8_0(dst, src)
-		return
+func StoreRow(t gguf.Type, dst []byte, src []float32) { active.store(t, dst, src) }
+
+func (k *kernels) store(t gguf.Type, dst []byte, src []float32) {
+	switch t {
+	case gguf.F16:
+		k.narrowF16(dst[:2*len(src)], src)
+	case gguf.Q8_0:
+		k.storeQ8_0(dst[:t.RowBytes(len(src))], src)
+	default:
+		quant.Quantize(t, dst, src)
 	}
-	quant.Quantize(t, dst, src)
 }
 
 // storeQ8_0 rounds codes to nearest even as upstream's cache does on x86; the reference quantiser of files rounds halves
 // away from zero.
 func storeQ8_0(dst []byte, src []float32) {
 	for ; len(src) >= 32; dst, src = dst[34:], src[32:] {
-		var top float32
-		for _, v := range src[:32] {
-			top = max(top, abs(v))
-		}
-		var inverse float32
-		if top != 0 {
-			inverse = 127 / top
-		}
-		d := quant.FloatToHalf(top / 127)
-		dst[0], dst[1] = byte(d), byte(d>>8)
-		for i, v := range src[:32] {
-			dst[2+i] = byte(int8(nearestEven(v * inverse)))
+		var codes [32]int8
+		var d, s [1]float32
+		var sum [1]int32
+		quantiseBlocks(codes[:], d[:], s[:], sum[:], src[:32])
+		h := quant.FloatToHalf(d[0])
+		dst[0], dst[1] = byte(h), byte(h>>8)
+		for i, c := range codes {
+			dst[2+i] = byte(c)
 		}
 	}
 }
-
-var negInf = float32(math.Inf(-1))

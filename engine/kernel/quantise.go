@@ -65,6 +65,27 @@ func quantiseSupers(codes []int8, d []float32, sums []int16, x []float32) {
 	}
 }
 
+// roundF16 computes dst = x rounded to half precision, roundBF16 to bfloat16.
+func roundF16(dst, x []float32) {
+	for i, v := range x {
+		dst[i] = quant.HalfToFloat(quant.FloatToHalf(v))
+	}
+}
+
+func roundBF16(dst, x []float32) {
+	for i, v := range x {
+		dst[i] = quant.BF16ToFloat(quant.FloatToBF16(v))
+	}
+}
+
+// narrowF16 writes x as half precision numbers.
+func narrowF16(dst []byte, x []float32) {
+	for i, v := range x {
+		h := quant.FloatToHalf(v)
+		dst[2*i], dst[2*i+1] = byte(h), byte(h>>8)
+	}
+}
+
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
 // nearestEven rounds |x| < 2^22 to the nearest integer, ties to even: adding 1.5*2^23 leaves no room for a fraction.

@@ -14,15 +14,18 @@ import (
 	. "github.com/mmcloughlin/avo/build"
 )
 
+// group is what this run generates.
+var group string
+
 func main() {
-	group := flag.String("group", "", "what to generate: float, attention, elementwise, quantise, integer or unpack")
+	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, integer or unpack")
 	flag.Parse()
 	groups := map[string]func(){
-		"float": float, "attention": attention,
+		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise,
 	}
-	generate, ok := groups[*group]
+	generate, ok := groups[group]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "asm: no group %q\n", *group)
+		fmt.Fprintf(os.Stderr, "asm: no group %q\n", group)
 		os.Exit(2)
 	}
 	ConstraintExpr("!purego")

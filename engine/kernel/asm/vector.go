@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -127,4 +129,72 @@ func (w width) fold(v []reg.VecVirtual) reg.Register {
 	VMOVSHDUP(y.AsX(), t.AsX())
 	VADDSS(t.AsX(), y.AsX(), y.AsX())
 	return y.AsX()
+}
+
+// fill returns a vector whose lanes all hold the float or integer constant with these bits.
+func (w width) fill(name string, bits uint32) reg.VecVirtual {
+	v := w.vector()
+	VBROADCASTSS(constant(name, bits), v)
+	return v
+}
+
+// param returns a vector whose lanes all hold a float32 argument.
+func (w width) param(name string) reg.VecVirtual {
+	x := XMM()
+	Load(Param(name), x)
+	v := w.vector()
+	VBROADCASTSS(x, v)
+	return v
+}
+
+var constants = map[string]Mem{}
+
+// constant places a 32-bit constant in the read-only data, once per file.
+func constant(name string, bits uint32) Mem {
+	m, ok := constants[name]
+	if !ok {
+		m = GLOBL(group+"_"+name, RODATA|NOPTR)
+		DATA(0, U32(bits))
+		constants[name] = m
+	}
+	return m
+}
+
+func float32bits(f float32) uint32 { return math.Float32bits(f) }
+
+// choose returns yes where a compares with b by the predicate (VCMPPS immediate), else no.
+func (w width) choose(predicate uint64, a, b, yes, no reg.VecVirtual) reg.VecVirtual {
+	out := w.vector()
+	if w == avx512 {
+		k := K()
+		VCMPPS(Imm(predicate), b, a, k)
+		VBLENDMPS(yes, no, k, out)
+	} else {
+		mask := w.vector()
+		VCMPPS(Imm(predicate), b, a, mask)
+		VBLENDVPS(mask, yes, no, out)
+	}
+	return out
+}
+
+// VCMPPS predicates.
+const (
+	lessThan   = 1
+	unordered  = 3
+	lessEqual  = 2
+	notEqual   = 4
+	notLess    = 5
+	equalOrder = 0
+)
+
+// stream runs body over n elements, 16 at a time, with offsets for each vector; pointers advance by their element sizes.
+func (w width) stream(left reg.GPVirtual, pointers []reg.GPVirtual, sizes []int, body func(p int)) {
+	loop("next", left, sums, func() {
+		for p := range sums / w.lanes() {
+			body(p)
+		}
+		for i, r := range pointers {
+			ADDQ(Imm(uint64(sums*sizes[i])), r)
+		}
+	})
 }

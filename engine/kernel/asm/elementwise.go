@@ -1,0 +1,270 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+func elementwise() {
+	for _, w := range []width{avx2, avx512} {
+		w.scaleMax()
+		w.expSum()
+		w.activation("sigmoid")
+		w.activation("silu")
+		w.siluMul()
+		w.geluMul()
+		w.squares()
+		w.combine()
+		w.binary("add")
+		w.binary("mul")
+		w.scale()
+		w.scaleMul()
+	}
+}
+
+// expConstants are what exp needs in registers.
+type expConstants struct {
+	low, high, log2e, shift, ln2High, ln2Low reg.VecVirtual
+	series                                   []Mem
+}
+
+func (w width) expConstants() expConstants {
+	c := expConstants{
+		low:     w.fill("expLow", float32bits(-87)),
+		high:    w.fill("expHigh", float32bits(88.37)),
+		log2e:   w.fill("log2e", float32bits(1.44269504088896341)),
+		shift:   w.fill("shift", float32bits(3<<22)),
+		ln2High: w.fill("ln2High", float32bits(0.693359375)),
+		ln2Low:  w.fill("ln2Low", float32bits(-2.12194440e-4)),
+	}
+	for i, f := range []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1} {
+		c.series = append(c.series, constant("exp"+string(rune('0'+i)), float32bits(f)))
+	}
+	return c
+}
+
+// exp computes e^x: x = n ln 2 + r with |r| <= ln(2)/2; e^r by the polynomial of the Cephes library (expf), 2^n by adding
+// to the exponent. Below -87 the result is 0, above 88.37 +Inf; a NaN stays one.
+func (w width) exp(c expConstants, x reg.VecVirtual) reg.VecVirtual {
+	v, t, n, p, square := w.vector(), w.vector(), w.vector(), w.vector(), w.vector()
+	VMAXPS(x, c.low, v) // in case of a NaN, the first operand here
+	VMINPS(v, c.high, v)
+	VMOVAPS(v, t)
+	VFMADD213PS(c.shift, c.log2e, t) // n in the low bits
+	VSUBPS(c.shift, t, n)
+	VFNMADD231PS(c.ln2High, n, v)
+	VFNMADD231PS(c.ln2Low, n, v)
+	VMULPS(v, v, square)
+	VBROADCASTSS(c.series[0], p)
+	for _, m := range c.series[1:6] {
+		next := w.vector()
+		VBROADCASTSS(m, next)
+		VFMADD213PS(next, v, p)
+	}
+	VFMADD213PS(v, square, p)
+	one := w.vector()
+	VBROADCASTSS(c.series[6], one)
+	VADDPS(one, p, p)
+	VPSLLD(Imm(23), t, t)
+	VPADDD(t, p, p)
+	nothing, infinity := w.vector(), w.fill("infinity", 0x7f800000)
+	zero(nothing)
+	p = w.choose(lessThan, x, c.low, nothing, p)
+	return w.choose(lessThan, c.high, x, infinity, p)
+}
+
+// scaleMax: x *= scale, and the greatest of the results.
+func (w width) scaleMax() {
+	begin("scaleMax"+w.name, "func(x *float32, n int, scale float32) float32", "x *= scale; returns the greatest result; n is a positive multiple of 16.")
+	x, left, scale := arg("x"), arg("n"), w.param("scale")
+	top := w.fill("minusInfinity", 0xff800000)
+	w.stream(left, []reg.GPVirtual{x}, []int{4}, func(p int) {
+		v := w.vector()
+		VMULPS(Mem{Base: x, Disp: p * w.bytes}, scale, v)
+		VMOVUPS(v, Mem{Base: x, Disp: p * w.bytes})
+		VMAXPS(v, top, top)
+	})
+	y, t := top.AsY(), YMM()
+	if w == avx512 {
+		VEXTRACTF64X4(Imm(1), top, t)
+		VMAXPS(t, y, y)
+	}
+	VEXTRACTF128(Imm(1), y, t.AsX())
+	VMAXPS(t.AsX(), top.AsX(), top.AsX())
+	VPERMILPD(Imm(1), top.AsX(), t.AsX())
+	VMAXPS(t.AsX(), top.AsX(), top.AsX())
+	VMOVSHDUP(top.AsX(), t.AsX())
+	VMAXSS(t.AsX(), top.AsX(), top.AsX())
+	Store(top.AsX(), ReturnIndex(0))
+	end()
+}
+
+// expSum: x = exp(x - top), and the sum of the results.
+func (w width) expSum() {
+	begin("expSum"+w.name, "func(x *float32, n int, top float32) float32", "x = exp(x - top); returns the sum; n is a positive multiple of 16.")
+	x, left, top := arg("x"), arg("n"), w.param("top")
+	c := w.expConstants()
+	sum := w.vectors(sums / w.lanes())
+	zero(sum...)
+	w.stream(left, []reg.GPVirtual{x}, []int{4}, func(p int) {
+		v := w.vector()
+		VMOVUPS(Mem{Base: x, Disp: p * w.bytes}, v)
+		VSUBPS(top, v, v)
+		e := w.exp(c, v)
+		VMOVUPS(e, Mem{Base: x, Disp: p * w.bytes})
+		VADDPS(e, sum[p], sum[p])
+	})
+	Store(w.fold(sum), ReturnIndex(0))
+	end()
+}
+
+// sigmoidTimes returns factor / (1 + exp(-x)).
+func (w width) sigmoidTimes(c expConstants, x, factor reg.VecVirtual) reg.VecVirtual {
+	v, one := w.vector(), w.vector()
+	zero(v)
+	VSUBPS(x, v, v)
+	e := w.exp(c, v)
+	VBROADCASTSS(c.series[6], one)
+	VADDPS(one, e, e)
+	VDIVPS(e, factor, e)
+	return e
+}
+
+func (w width) activation(name string) {
+	begin(name+w.name, "func(dst *float32, x *float32, n int)", "dst = "+name+"(x); n is a positive multiple of 16.")
+	dst, x, left := arg("dst"), arg("x"), arg("n")
+	c := w.expConstants()
+	w.stream(left, []reg.GPVirtual{dst, x}, []int{4, 4}, func(p int) {
+		v := w.vector()
+		VMOVUPS(Mem{Base: x, Disp: p * w.bytes}, v)
+		factor := v
+		if name == "sigmoid" {
+			factor = w.vector()
+			VBROADCASTSS(c.series[6], factor)
+		}
+		VMOVUPS(w.sigmoidTimes(c, v, factor), Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}
+
+func (w width) siluMul() {
+	begin("siluMul"+w.name, "func(dst *float32, gate *float32, up *float32, n int)", "dst = silu(gate) * up; n is a positive multiple of 16.")
+	dst, gate, up, left := arg("dst"), arg("gate"), arg("up"), arg("n")
+	c := w.expConstants()
+	w.stream(left, []reg.GPVirtual{dst, gate, up}, []int{4, 4, 4}, func(p int) {
+		v := w.vector()
+		VMOVUPS(Mem{Base: gate, Disp: p * w.bytes}, v)
+		s := w.sigmoidTimes(c, v, v)
+		VMULPS(Mem{Base: up, Disp: p * w.bytes}, s, s)
+		VMOVUPS(s, Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}
+
+// geluMul looks gelu up by the half precision bits of its argument.
+func (w width) geluMul() {
+	begin("geluMul"+w.name, "func(dst *float32, gate *float32, up *float32, n int, table *[65536]float32)",
+		"dst = gelu(gate) * up by a table over half precision arguments; n is a positive multiple of 16.")
+	dst, gate, up, left, table := arg("dst"), arg("gate"), arg("up"), arg("n"), arg("table")
+	low, high := w.fill("geluLow", float32bits(-10)), w.fill("geluHigh", float32bits(10))
+	w.stream(left, []reg.GPVirtual{dst, gate, up}, []int{4, 4, 4}, func(p int) {
+		g, index, y, nothing := w.vector(), w.vector(), w.vector(), w.vector()
+		VMOVUPS(Mem{Base: gate, Disp: p * w.bytes}, g)
+		halves := w.half(w.vector())
+		VCVTPS2PH(Imm(0), g, halves)
+		VPMOVZXWD(halves, index)
+		zero(y, nothing)
+		from := Mem{Base: table, Index: index, Scale: 4}
+		if w == avx512 {
+			k := K()
+			KXNORW(k, k, k)
+			VGATHERDPS(from, k, y)
+		} else {
+			mask := w.vector()
+			VPCMPEQD(mask, mask, mask)
+			VGATHERDPS(mask, from, y)
+		}
+		y = w.choose(lessEqual, g, low, nothing, y)
+		y = w.choose(lessEqual, high, g, g, y)
+		VMULPS(Mem{Base: up, Disp: p * w.bytes}, y, y)
+		VMOVUPS(y, Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}
+
+// squares: sixteen partial sums in float64 of float32 products.
+func (w width) squares() {
+	begin("squares"+w.name, "func(sums *[16]float64, x *float32, n int)", "sums[i] = sum of x[j]² over j = i mod 16; n is a positive multiple of 16.")
+	out, x, left := arg("sums"), arg("x"), arg("n")
+	acc := w.vectors(2 * sums / w.lanes())
+	zero(acc...)
+	w.stream(left, []reg.GPVirtual{x}, []int{4}, func(p int) {
+		for h := range 2 {
+			// Half a vector of floats becomes a vector of doubles.
+			v, wideV := w.half(w.vector()), w.vector()
+			VMOVUPS(Mem{Base: x, Disp: p*w.bytes + h*w.bytes/2}, v)
+			VMULPS(v, v, v)
+			VCVTPS2PD(v, wideV)
+			VADDPD(wideV, acc[2*p+h], acc[2*p+h])
+		}
+	})
+	for i, v := range acc {
+		VMOVUPD(v, Mem{Base: out, Disp: i * w.bytes})
+	}
+	end()
+}
+
+// combine: dst = dst*a + x*b, each product rounded.
+func (w width) combine() {
+	begin("combine"+w.name, "func(dst *float32, x *float32, n int, a float32, b float32)", "dst = dst*a + x*b; n is a positive multiple of 16.")
+	dst, x, left := arg("dst"), arg("x"), arg("n")
+	a, b := w.param("a"), w.param("b")
+	w.stream(left, []reg.GPVirtual{dst, x}, []int{4, 4}, func(p int) {
+		u, v := w.vector(), w.vector()
+		VMULPS(Mem{Base: dst, Disp: p * w.bytes}, a, u)
+		VMULPS(Mem{Base: x, Disp: p * w.bytes}, b, v)
+		VADDPS(v, u, u)
+		VMOVUPS(u, Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}
+
+func (w width) binary(name string) {
+	begin(name+w.name, "func(dst *float32, x *float32, n int)", "dst = dst "+map[string]string{"add": "+", "mul": "*"}[name]+" x; n is a positive multiple of 16.")
+	dst, x, left := arg("dst"), arg("x"), arg("n")
+	w.stream(left, []reg.GPVirtual{dst, x}, []int{4, 4}, func(p int) {
+		v, m := w.vector(), Mem{Base: x, Disp: p * w.bytes}
+		VMOVUPS(Mem{Base: dst, Disp: p * w.bytes}, v)
+		if name == "add" {
+			VADDPS(m, v, v)
+		} else {
+			VMULPS(m, v, v)
+		}
+		VMOVUPS(v, Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}
+
+func (w width) scale() {
+	begin("scale"+w.name, "func(dst *float32, x *float32, n int, s float32)", "dst = x*s; n is a positive multiple of 16.")
+	dst, x, left, s := arg("dst"), arg("x"), arg("n"), w.param("s")
+	w.stream(left, []reg.GPVirtual{dst, x}, []int{4, 4}, func(p int) {
+		v := w.vector()
+		VMULPS(Mem{Base: x, Disp: p * w.bytes}, s, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}
+
+func (w width) scaleMul() {
+	begin("scaleMul"+w.name, "func(dst *float32, x *float32, y *float32, n int, s float32)", "dst = x*s*y; n is a positive multiple of 16.")
+	dst, x, y, left, s := arg("dst"), arg("x"), arg("y"), arg("n"), w.param("s")
+	w.stream(left, []reg.GPVirtual{dst, x, y}, []int{4, 4, 4}, func(p int) {
+		v := w.vector()
+		VMULPS(Mem{Base: x, Disp: p * w.bytes}, s, v)
+		VMULPS(Mem{Base: y, Disp: p * w.bytes}, v, v)
+		VMOVUPS(v, Mem{Base: dst, Disp: p * w.bytes})
+	})
+	end()
+}

@@ -1,0 +1,144 @@
+//go:build !purego
+
+package kernel
+
+// Assembly takes whole vectors of 16; these wrappers leave the rest of a row to the generic code.
+
+type (
+	unaryFunc  = func(dst, x *float32, n int)
+	scalarFunc = func(dst, x *float32, n int, s float32)
+)
+
+// wholeVectors is the part of n elements that fills vectors.
+func wholeVectors(n int) int { return n / lanes * lanes }
+
+// unary wraps a kernel of one operand besides dst.
+func unary(vector unaryFunc, rest func(dst, x []float32)) func(dst, x []float32) {
+	return func(dst, x []float32) {
+		dst = dst[:len(x)]
+		n := wholeVectors(len(x))
+		if n > 0 {
+			vector(&dst[0], &x[0], n)
+		}
+		rest(dst[n:], x[n:])
+	}
+}
+
+// scaled wraps a kernel of one operand and a factor.
+func scaled(vector scalarFunc, rest func(dst, x []float32, s float32)) func(dst, x []float32, s float32) {
+	return func(dst, x []float32, s float32) {
+		dst = dst[:len(x)]
+		n := wholeVectors(len(x))
+		if n > 0 {
+			vector(&dst[0], &x[0], n, s)
+		}
+		rest(dst[n:], x[n:], s)
+	}
+}
+
+func withSiLUMul(vector func(dst, gate, up *float32, n int)) func(dst, gate, up []float32) {
+	return func(dst, gate, up []float32) {
+		dst, up = dst[:len(gate)], up[:len(gate)]
+		n := wholeVectors(len(gate))
+		if n > 0 {
+			vector(&dst[0], &gate[0], &up[0], n)
+		}
+		siluMul(dst[n:], gate[n:], up[n:])
+	}
+}
+
+func withGELUMul(vector func(dst, gate, up *float32, n int, table *[65536]float32)) func(dst, gate, up []float32) {
+	return func(dst, gate, up []float32) {
+		dst, up = dst[:len(gate)], up[:len(gate)]
+		n := wholeVectors(len(gate))
+		if n > 0 {
+			vector(&dst[0], &gate[0], &up[0], n, geluTable())
+		}
+		geluMul(dst[n:], gate[n:], up[n:])
+	}
+}
+
+func withScaleMul(vector func(dst, x, y *float32, n int, s float32)) func(dst, x, y []float32, s float32) {
+	return func(dst, x, y []float32, s float32) {
+		dst, y = dst[:len(x)], y[:len(x)]
+		n := wholeVectors(len(x))
+		if n > 0 {
+			vector(&dst[0], &x[0], &y[0], n, s)
+		}
+		scaleMul(dst[n:], x[n:], y[n:], s)
+	}
+}
+
+func withCombine(vector func(dst, x *float32, n int, a, b float32)) func(dst, x []float32, a, b float32) {
+	return func(dst, x []float32, a, b float32) {
+		dst = dst[:len(x)]
+		n := wholeVectors(len(x))
+		if n > 0 {
+			vector(&dst[0], &x[0], n, a, b)
+		}
+		combine(dst[n:], x[n:], a, b)
+	}
+}
+
+func withSquares(vector func(sums *[lanes]float64, x *float32, n int)) func(sums *[lanes]float64, x []float32) {
+	return func(sums *[lanes]float64, x []float32) {
+		n := wholeVectors(len(x))
+		if n > 0 {
+			vector(sums, &x[0], n)
+		} else {
+			clear(sums[:])
+		}
+		for i, v := range x[n:] {
+			sums[i] += float64(float32(v * v))
+		}
+	}
+}
+
+func withExpSum(scaleMax func(x *float32, n int, scale float32) float32, vector func(x *float32, n int, top float32) float32) func(x []float32, scale float32) (top, sum float32) {
+	return func(x []float32, scale float32) (top, sum float32) {
+		n := wholeVectors(len(x))
+		rest := x[n:]
+		top = negInf
+		if n > 0 {
+			top = scaleMax(&x[0], n, scale)
+		}
+		for i, v := range rest {
+			rest[i] = v * scale
+			top = max(top, rest[i])
+		}
+		if top == negInf {
+			clear(x)
+			return top, 0
+		}
+		if n > 0 {
+			sum = vector(&x[0], n, top)
+		}
+		for i, v := range rest {
+			rest[i] = exp(v - top)
+			sum += rest[i]
+		}
+		return top, sum
+	}
+}
+
+func withNarrowF16(vector func(dst *byte, x *float32, n int)) func(dst []byte, x []float32) {
+	return func(dst []byte, x []float32) {
+		n := wholeVectors(len(x))
+		if n > 0 {
+			vector(&dst[:2*n][0], &x[0], n)
+		}
+		narrowF16(dst[2*n:], x[n:])
+	}
+}
+
+func withBlocks(codes []int8, d, s []float32, sums []int32, x []float32) {
+	if len(d) > 0 {
+		quantiseBlocksAVX2(&codes[:len(d)*32][0], &d[0], &s[:len(d)][0], &sums[:len(d)][0], &x[:len(d)*32][0], len(d))
+	}
+}
+
+func withSupers(codes []int8, d []float32, sums []int16, x []float32) {
+	if len(d) > 0 {
+		quantiseSupersAVX2(&codes[:len(d)*256][0], &d[0], &sums[:len(d)*16][0], &x[:len(d)*256][0], len(d))
+	}
+}

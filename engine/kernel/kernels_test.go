@@ -1,0 +1,303 @@
+package kernel
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"attnbudget/engine/gguf"
+	"attnbudget/engine/quant"
+)
+
+// extremes mixes numbers of ordinary size with zeros, signed zeros, tiny, huge and repeated ones.
+func extremes(r *rand.Rand, n int) []float32 {
+	x := random(r, n)
+	special := []float32{0, float32(math.Copysign(0, -1)), 1e-8, -1e-8, 6e-5, 1, -1, 3e4, -3e4, 0.5, 1.5, 2.5, 127, -127, 63.5, 1e-20}
+	for i := range x {
+		switch {
+		case i/64%5 == 3:
+			x[i] = 0
+		case i/64%5 == 4:
+			x[i] = float32(r.IntN(511)-255) / 2 // halves: rounding ties
+		case r.IntN(6) == 0:
+			x[i] = special[r.IntN(len(special))]
+		}
+	}
+	return x
+}
+
+// vectorKernels runs f for every kernel set but the generic one.
+func vectorKernels(t *testing.T, f func(t *testing.T, k *kernels)) {
+	all := available()
+	if len(all) == 1 {
+		t.Skip("this build or processor has generic kernels alone")
+	}
+	for i := range all[1:] {
+		t.Run(all[i+1].name, func(t *testing.T) { f(t, &all[i+1]) })
+	}
+}
+
+func TestElementwiseKernelsAgreeWithGeneric(t *testing.T) {
+	g := generic()
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(41, 42))
+		for _, n := range []int{1, 15, 16, 17, 48, 64, 100, 256, 1000} {
+			x, y, z := extremes(r, n), extremes(r, n), extremes(r, n)
+			pair := func(f func(k *kernels, dst []float32)) (got, want []float32) {
+				got, want = append([]float32(nil), z...), append([]float32(nil), z...)
+				f(k, got)
+				f(&g, want)
+				return got, want
+			}
+			exact := func(name string, f func(k *kernels, dst []float32)) {
+				t.Helper()
+				got, want := pair(f)
+				same(t, fmt.Sprintf("%s of %d", name, n), got, want)
+			}
+			exact("add", func(k *kernels, d []float32) { k.add(d, x) })
+			exact("mul", func(k *kernels, d []float32) { k.mul(d, x) })
+			exact("scale", func(k *kernels, d []float32) { k.scale(d, x, 1.7) })
+			exact("scaleMul", func(k *kernels, d []float32) { k.scaleMul(d, x, y, 1.7) })
+			exact("combine", func(k *kernels, d []float32) { k.combine(d, x, 0.3, 1.7) })
+			exact("geluMul", func(k *kernels, d []float32) { k.geluMul(d, x, y) })
+			exact("roundF16", func(k *kernels, d []float32) { k.roundF16(d, x) })
+			exact("roundBF16", func(k *kernels, d []float32) { k.roundBF16(d, x) })
+			close := func(name string, f func(k *kernels, dst []float32)) {
+				t.Helper()
+				got, want := pair(f)
+				for i, v := range got {
+					if !(math.Abs(float64(v-want[i])) <= 4e-7*math.Abs(float64(want[i]))+1e-33) {
+						t.Fatalf("%s of %d: element %d is %g, want %g", name, n, i, v, want[i])
+					}
+				}
+			}
+			close("sigmoid", func(k *kernels, d []float32) { k.sigmoid(d, x) })
+			close("silu", func(k *kernels, d []float32) { k.silu(d, x) })
+			close("siluMul", func(k *kernels, d []float32) { k.siluMul(d, x, y) })
+			close("expSum", func(k *kernels, d []float32) {
+				copy(d, x)
+				for i := range d {
+					d[i] = max(-60, min(60, d[i]))
+				}
+				if n > 3 {
+					d[3] = negInf
+				}
+				d[0], d[n-1] = k.expSum(d, 0.37)
+			})
+			var a, b [lanes]float64
+			k.squares(&a, x)
+			g.squares(&b, x)
+			if a != b {
+				t.Errorf("squares of %d: %v, want %v", n, a, b)
+			}
+			h, w := make([]byte, 2*n), make([]byte, 2*n)
+			k.narrowF16(h, x)
+			g.narrowF16(w, x)
+			if string(h) != string(w) {
+				t.Errorf("narrowF16 of %d differs", n)
+			}
+		}
+	})
+}
+
+func TestExpSumOfHiddenScoresIsZero(t *testing.T) {
+	for _, k := range available() {
+		x := make([]float32, 64)
+		blank(x)
+		if top, sum := k.expSum(x, 0.5); top != negInf || sum != 0 || x[0] != 0 || x[63] != 0 {
+			t.Errorf("%s: top %g, sum %g, weights %g %g; want -Inf and zeros", k.name, top, sum, x[0], x[63])
+		}
+		for i := range x {
+			x[i] = negInf
+		}
+		x[5] = -3
+		if top, sum := k.expSum(x, 1); top != -3 || sum != 1 || x[4] != 0 || x[5] != 1 {
+			t.Errorf("%s: one visible cell: top %g, sum %g, weights %g %g", k.name, top, sum, x[4], x[5])
+		}
+	}
+}
+
+func TestNotANumberIsNotLost(t *testing.T) {
+	nan := float32(math.NaN())
+	for _, k := range available() {
+		x := make([]float32, 64)
+		x[20], x[63] = nan, nan
+		dst := make([]float32, 64)
+		for name, f := range map[string]func(){
+			"silu":      func() { k.silu(dst, x) },
+			"sigmoid":   func() { k.sigmoid(dst, x) },
+			"roundF16":  func() { k.roundF16(dst, x) },
+			"roundBF16": func() { k.roundBF16(dst, x) },
+			"expSum":    func() { copy(dst, x); k.expSum(dst, 1) },
+		} {
+			f()
+			if !math.IsNaN(float64(dst[20])) || !math.IsNaN(float64(dst[63])) {
+				t.Errorf("%s: %s turns NaN into %g and %g", k.name, name, dst[20], dst[63])
+			}
+		}
+	}
+}
+
+func TestQuantisingKernelsAgreeWithGeneric(t *testing.T) {
+	g := generic()
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(43, 44))
+		for round := range 40 {
+			n := 256 * (1 + round%3)
+			x := extremes(r, n)
+			if round%4 == 0 {
+				x[r.IntN(n)], x[r.IntN(n)] = 40000, -40000 // the same magnitude twice
+			}
+			if round%7 == 0 {
+				clear(x[:256])
+			}
+			var got, want q8Blocks
+			for q, k := range map[*q8Blocks]*kernels{&got: k, &want: &g} {
+				*q = q8Blocks{codes: make([]int8, n), d: make([]float32, n/32), s: make([]float32, n/32), sums: make([]int32, n/32)}
+				k.quantiseBlocks(q.codes, q.d, q.s, q.sums, x)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Fatalf("quantiseBlocks of %v:\n got %v\nwant %v", x, got, want)
+			}
+			var gotK, wantK q8Supers
+			for q, k := range map[*q8Supers]*kernels{&gotK: k, &wantK: &g} {
+				*q = q8Supers{codes: make([]int8, n), d: make([]float32, n/256), sums: make([]int16, n/16)}
+				k.quantiseSupers(q.codes, q.d, q.sums, x)
+			}
+			if fmt.Sprint(gotK) != fmt.Sprint(wantK) {
+				t.Fatalf("quantiseSupers of %v:\n got %v\nwant %v", x, gotK, wantK)
+			}
+		}
+	})
+}
+
+func TestWidenAndTransposeKernelsAgreeWithGeneric(t *testing.T) {
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(45, 46))
+		for _, typ := range weightTypes {
+			for _, n := range []int{1, 16, 20, 32, 64, 96, 256, 768} {
+				if n%typ.BlockSize() != 0 {
+					continue
+				}
+				m := extremeMatrix(r, typ, 1, n)
+				got, want := make([]float32, n), make([]float32, n)
+				k.widen(typ, got, m.Data)
+				quant.Dequantize(typ, want, m.Data)
+				same(t, fmt.Sprintf("widen %d of %v", n, typ), got, want)
+			}
+		}
+		for _, cols := range []int{1, 8, 16, 20, 64, 100} {
+			src := random(r, 32*cols)
+			got, want := make([]float32, cols*40), make([]float32, cols*40)
+			k.transpose(got, 40, src, 32, cols)
+			transpose(want, 40, src, 32, cols)
+			same(t, fmt.Sprintf("transpose of 32 x %d", cols), got, want)
+		}
+	})
+}
+
+func TestMultiplyKernelsAgreeWithGeneric(t *testing.T) {
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(47, 48))
+		for _, shape := range [][3]int{{1, 1, 1}, {1, 64, 64}, {6, 128, 64}, {7, 33, 80}, {13, 5, 100}, {2, 256, 16}, {96, 7, 256}} {
+			rows, depth, cols := shape[0], shape[1], shape[2]
+			a, b := random(r, rows*(depth+3)), random(r, depth*(cols+5))
+			got, want := make([]float32, rows*(cols+1)), make([]float32, rows*(cols+1))
+			k.multiply(got, cols+1, a, depth+3, b, cols+5, rows, depth, cols)
+			multiply(want, cols+1, a, depth+3, b, cols+5, rows, depth, cols)
+			for i, v := range got {
+				if math.Abs(float64(v-want[i])) > 1e-5*float64(depth) {
+					t.Fatalf("%v: element %d is %g, want %g", shape, i, v, want[i])
+				}
+			}
+		}
+	})
+}
+
+// multipliedBy is multiplied with given kernels.
+func multipliedBy(k *kernels, w *Matrix, x []float32, n int) []float32 {
+	p, in := NewPool(1), NewInput()
+	defer p.Close()
+	p.kernels = k
+	in.Set(p, x, n, w.Cols)
+	dst := make([]float32, n*w.Rows)
+	p.MatMul(dst, w, in)
+	return dst
+}
+
+func TestProductKernelsAgreeWithGeneric(t *testing.T) {
+	g := generic()
+	var widths []kernels
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(49, 50))
+		for _, typ := range weightTypes {
+			for _, shape := range [][3]int{{1, 256, 1}, {33, 512, 1}, {5, 768, 2}, {16, 256, 3}, {37, 2304, 4}, {32, 512, 90}, {70, 256, 17}} {
+				rows, cols, n := shape[0], shape[1], shape[2]
+				for _, w := range []*Matrix{randomMatrix(r, typ, rows, cols), extremeMatrix(r, typ, rows, cols)} {
+					x := extremes(r, n*cols)
+					got, want := multipliedBy(k, w, x, n), multipliedBy(&g, w, x, n)
+					what := fmt.Sprintf("%v %v", typ, shape)
+					if isFloat(typ) {
+						_, size := expected(w, x, n)
+						for i, v := range got {
+							if math.Abs(float64(v-want[i])) > 3e-6*size[i] {
+								t.Fatalf("%s: element %d is %g, want %g", what, i, v, want[i])
+							}
+						}
+					} else {
+						same(t, what, got, want)
+					}
+					for i := range widths {
+						same(t, what+", compared with "+widths[i].name, got, multipliedBy(&widths[i], w, x, n))
+					}
+				}
+			}
+		}
+		widths = append(widths, *k)
+	})
+}
+
+func TestAttentionKernelsAgreeAcrossWidths(t *testing.T) {
+	var widths []*kernels
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(51, 52))
+		for _, c := range attentionCases {
+			a := c.build(r)
+			run := func(k *kernels) []float32 {
+				p := NewPool(1)
+				defer p.Close()
+				p.kernels = k
+				p.Attend(a)
+				return append([]float32(nil), a.Out...)
+			}
+			got := run(k)
+			for i, want := range plainAttention(a) {
+				if math.Abs(float64(got[i])-want) > 2e-5 {
+					t.Fatalf("%s: element %d is %g, want %g", c.name, i, got[i], want)
+				}
+			}
+			for _, other := range widths {
+				same(t, c.name+", compared with "+other.name, got, run(other))
+			}
+		}
+		widths = append(widths, k)
+	})
+}
+
+func TestStoredRowsAgreeAcrossKernels(t *testing.T) {
+	r := rand.New(rand.NewPCG(53, 54))
+	x := extremes(r, 512)
+	for _, typ := range []gguf.Type{gguf.F32, gguf.F16, gguf.Q8_0, gguf.Q4_0} {
+		want := make([]byte, typ.RowBytes(512))
+		g := generic()
+		g.store(typ, want, x)
+		for _, k := range available() {
+			got := make([]byte, len(want))
+			k.store(typ, got, x)
+			if string(got) != string(want) {
+				t.Errorf("%v stored by %s differs", typ, k.name)
+			}
+		}
+	}
+}
