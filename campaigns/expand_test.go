@@ -111,7 +111,7 @@ func order(p *plan.Plan) string {
 func TestOrders(t *testing.T) {
 	const campaign = "formats: [F16, Q8_0]\nstages:\n  - throughput: {prompt: [1, 2]}\n  - kv: {contexts: [8]}\n"
 	for name, want := range map[string]string{
-		"abba": "pp1:0:F16 pp1:0:Q8_0 pp2:0:F16 pp2:0:Q8_0 pp1:1:Q8_0 pp1:1:F16 pp2:1:Q8_0 pp2:1:F16 kv 8:0:F16 kv 8:0:Q8_0",
+		"abba":       "pp1:0:F16 pp1:0:Q8_0 pp2:0:F16 pp2:0:Q8_0 pp1:1:Q8_0 pp1:1:F16 pp2:1:Q8_0 pp2:1:F16 kv 8:0:F16 kv 8:0:Q8_0",
 		"sequential": "pp1:0:F16 pp1:1:F16 pp1:0:Q8_0 pp1:1:Q8_0 pp2:0:F16 pp2:1:F16 pp2:0:Q8_0 pp2:1:Q8_0 kv 8:0:F16 kv 8:0:Q8_0",
 	} {
 		p := load(t, "run: {repetitions: 2, order: "+name+"}\n"+campaign).Plan()
