@@ -1,0 +1,123 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"attnbudget/runner"
+)
+
+// checkpointSchema is the version of a checkpoint's lines.
+const checkpointSchema = "attnbudget/checkpoint/1"
+
+// checkpointHeader begins every part of a checkpoint: each process that works on the unit writes one, then a line per
+// finished item. Only lines of the same unit in the same environment may be continued.
+type checkpointHeader struct {
+	Schema      string `json:"schema"`
+	Unit        string `json:"unit"`
+	Environment string `json:"environment"`
+}
+
+// checkpoint appends finished items to a file.
+type checkpoint struct {
+	f        *os.File
+	perSync  int
+	unsynced bytes.Buffer
+	waiting  int
+	resumed  int // processes that worked on it before this one and finished at least one item
+}
+
+// openCheckpoint reads the items finished so far and opens the file for more. What does not belong to the job, and
+// everything behind the first damaged line, is cut off; a torn last line costs only its item.
+func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint, []Item, error) {
+	header := checkpointHeader{checkpointSchema, job.Unit.ID, job.Environment}
+	b, err := os.ReadFile(job.Checkpoint)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	done, resumed, good := readCheckpoint[Item](b, header)
+	f, err := os.OpenFile(job.Checkpoint, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	c := &checkpoint{f: f, perSync: perSync, resumed: resumed}
+	if err := f.Truncate(int64(good)); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("checkpoint: %w", err), f.Close())
+	}
+	if err := errors.Join(c.put(header), c.sync()); err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	return c, done, nil
+}
+
+// readCheckpoint returns the items of b, how many parts with items it has, and how many of its bytes are good.
+func readCheckpoint[Item any](b []byte, header checkpointHeader) (items []Item, parts, good int) {
+	itemsInPart := 0
+	for len(b[good:]) > 0 {
+		line, _, whole := bytes.Cut(b[good:], []byte{'\n'})
+		if !whole {
+			break
+		}
+		var h checkpointHeader
+		if json.Unmarshal(line, &h) != nil {
+			break
+		}
+		if h.Schema != "" {
+			if h != header {
+				break
+			}
+			itemsInPart = 0
+		} else {
+			var item Item
+			if good == 0 || json.Unmarshal(line, &item) != nil {
+				break
+			}
+			items = append(items, item)
+			if itemsInPart++; itemsInPart == 1 {
+				parts++
+			}
+		}
+		good += len(line) + 1
+	}
+	return items, parts, good
+}
+
+// add appends one finished item; it is durable after at most perSync-1 further ones, or close.
+func (c *checkpoint) add(item any) error {
+	if err := c.put(item); err != nil {
+		return err
+	}
+	if c.waiting++; c.waiting < c.perSync {
+		return nil
+	}
+	return c.sync()
+}
+
+func (c *checkpoint) put(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	c.unsynced.Write(b)
+	c.unsynced.WriteByte('\n')
+	return nil
+}
+
+func (c *checkpoint) sync() error {
+	_, err := c.f.Write(c.unsynced.Bytes())
+	c.unsynced.Reset()
+	c.waiting = 0
+	if err == nil {
+		err = c.f.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+func (c *checkpoint) close() error { return errors.Join(c.sync(), c.f.Close()) }

@@ -1,0 +1,153 @@
+package embedded
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"attnbudget/engine"
+	"attnbudget/engine/gguf"
+	"attnbudget/engine/quant"
+	"attnbudget/plan"
+	"attnbudget/results"
+
+	"golang.org/x/sys/unix"
+)
+
+// quantizedSchema is the version of the description beside a quantised file.
+const quantizedSchema = "attnbudget/quantized/1"
+
+// quantizedEntry describes a file of the cache; it is stored beside it and makes it valid.
+type quantizedEntry struct {
+	Schema string `json:"schema"`
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+	path   string
+}
+
+// CacheDir is where quantised models are kept: ATTNBUDGET_CACHE, or attnbudget in the user's cache folder. Nothing in it
+// is needed to understand a run; it may be deleted.
+func CacheDir() (string, error) {
+	if dir := os.Getenv("ATTNBUDGET_CACHE"); dir != "" {
+		return dir, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache folder for quantised models (set ATTNBUDGET_CACHE): %w", err)
+	}
+	return filepath.Join(dir, "attnbudget"), nil
+}
+
+// quantized returns the cached copy of m in format, making it first if there is none. Its name says everything that
+// decides its content, and a lock beside it keeps two processes from making it at once.
+func (c *child) quantized(ctx context.Context, m plan.Model, format string) (quantizedEntry, error) {
+	mix, err := quant.ParseMix(format)
+	if err != nil {
+		return quantizedEntry{}, err
+	}
+	dir, err := CacheDir()
+	if err != nil {
+		return quantizedEntry{}, err
+	}
+	path := filepath.Join(dir, "quantized", fmt.Sprintf("%s-%s-v%s.gguf", m.Fingerprint, mix, engine.Version))
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return quantizedEntry{}, fmt.Errorf("cache folder for quantised models (ATTNBUDGET_CACHE chooses another): %w", err)
+	}
+	if entry, ok := readEntry(path); ok {
+		return entry, nil
+	}
+	unlock, err := waitForLock(ctx, path+".lock")
+	if err != nil {
+		return quantizedEntry{}, err
+	}
+	defer unlock()
+	if entry, ok := readEntry(path); ok { // made by another process while this one waited
+		return entry, nil
+	}
+	return c.makeQuantized(ctx, m, mix, path)
+}
+
+func (c *child) makeQuantized(ctx context.Context, m plan.Model, mix quant.Mix, path string) (quantizedEntry, error) {
+	if err := removeHalfMade(path); err != nil {
+		return quantizedEntry{}, err
+	}
+	source, err := openSource(m)
+	if err != nil {
+		return quantizedEntry{}, err
+	}
+	defer source.Close()
+	progress := func(done, total int64) { c.say.progress("quantize "+mix.String(), done, total) }
+	if err := quant.QuantizeTo(ctx, source, path, mix, quant.Options{Threads: c.job.Threads, Progress: progress}); err != nil {
+		return quantizedEntry{}, err
+	}
+	sum, err := gguf.Fingerprint(path)
+	if err != nil {
+		return quantizedEntry{}, err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return quantizedEntry{}, err
+	}
+	entry := quantizedEntry{Schema: quantizedSchema, SHA256: sum, Bytes: info.Size(), path: path}
+	return entry, results.WriteFile(entryPath(path), func(w io.Writer) error { return json.NewEncoder(w).Encode(entry) })
+}
+
+// removeHalfMade deletes what a process that was killed while it made path has left. The caller holds path's lock.
+func removeHalfMade(path string) error {
+	dir, base := filepath.Split(path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "."+base+".") && strings.HasSuffix(e.Name(), ".tmp") {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func entryPath(path string) string { return path + ".json" }
+
+// readEntry returns the description of a cached file; false if there is no file that fits it.
+func readEntry(path string) (quantizedEntry, bool) {
+	e := quantizedEntry{path: path}
+	b, err := os.ReadFile(entryPath(path))
+	if err != nil || json.Unmarshal(b, &e) != nil || e.Schema != quantizedSchema {
+		return e, false
+	}
+	info, err := os.Stat(path)
+	return e, err == nil && info.Size() == e.Bytes
+}
+
+// waitForLock takes an exclusive lock on a file of its own.
+func waitForLock(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
