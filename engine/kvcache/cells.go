@@ -54,8 +54,8 @@ func (c *cells) last(seq int32) int32 {
 }
 
 // find chooses n cells for new tokens, appending them to out[:0]; ok is false when there are not enough. Free cells are
-// taken from head on, wrapping. A cell of a sliding-window cache may be taken too when it holds a position of a single
-// sequence that no later token of that sequence can see.
+// taken from head on, wrapping. A cell of a sliding-window cache may be taken too when the window has moved past it. (Upstream
+// keeps such a cell as long as several sequences share it.)
 func (c *cells) find(n int, out []int) (_ []int, ok bool) {
 	out = out[:0]
 	size := len(c.pos)
@@ -94,11 +94,17 @@ func (c *cells) lasts(last *[MaxSeqs]int32) {
 	}
 }
 
+// expired reports whether no later token of any of its sequences can see cell i.
 func (c *cells) expired(i int, last *[MaxSeqs]int32) bool {
-	if c.window == 0 || c.seqs[i].Len() != 1 {
+	if c.window == 0 {
 		return false
 	}
-	return c.hidden(c.pos[i], last[c.seqs[i].First()]+1)
+	for seq := range c.seqs[i].All {
+		if !c.hidden(c.pos[i], last[seq]+1) {
+			return false
+		}
+	}
+	return true
 }
 
 // hidden reports whether the window hides a key at position key from a query at position query.
