@@ -88,7 +88,7 @@ func (ds *dataset) note(planned map[string]bool) {
 		}
 	}
 	if stale > 0 {
-		ds.notes = append(ds.notes, fmt.Sprintf("%d records of units that are no longer in the plan are left out", stale))
+		ds.notes = append(ds.notes, count(stale, "record")+" of units that are no longer in the plan left out")
 	}
 }
 

@@ -74,19 +74,19 @@ func (ds *dataset) pairs(e *Effect) (arm, against []float64) {
 		e.Records = append(e.Records, a.file(), b.file())
 	}
 	if half > 0 {
-		e.warn("%d blocks without a pair: one or both arms have no good record", half)
+		e.warn("%s without a pair: one or both arms have no good record", count(half, "block"))
 	}
 	if mixed > 0 {
-		e.warn("%d blocks left out: their arms were measured in different environments", mixed)
+		e.warn("%s left out: the two arms were measured in different environments", count(mixed, "block"))
 	}
 	if apart > 0 {
-		e.warn("%d pairs were measured in different sessions", apart)
+		e.warn("%s measured in two sessions, apart in time", count(apart, "pair"))
 	}
 	if n := environmentsOf(e.Pairs); n > 1 {
 		e.warn("pairs of %d environments are taken together", n)
 	}
 	if len(arm) == 0 && half > 0 && mixed == 0 {
-		e.Refused = fmt.Sprintf("none of %d blocks has good records of both arms", half)
+		e.Refused = fmt.Sprintf("%s and none with good records of both arms", count(half, "block"))
 	}
 	return arm, against
 }

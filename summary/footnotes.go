@@ -8,31 +8,30 @@ import (
 	"attnbudget/plan"
 )
 
-// general adds the footnotes that belong to no single cell: how to read the table, what changed under way and how far
+// general adds the remarks, which belong to no single cell: how to read the table, what changed under way and how far
 // apart two identical arms came out.
 func (l *layout) general(s *Summary, cells [][]TableCell) {
 	if legend := l.legend(cells); legend != "" {
-		l.note("%s", legend)
+		l.remarks = append(l.remarks, legend)
 	}
 	if len(s.Environments) > 1 {
-		l.note("%s", environmentNote(s.Environments))
+		l.remarks = append(l.remarks, environmentNote(s.Environments))
 	}
 	if n := l.noise(s); n != "" {
-		l.note("%s", n)
+		l.remarks = append(l.remarks, n)
 	}
-	for _, w := range l.warnings(cells) {
-		l.note("%s", w)
-	}
+	l.remarks = append(l.remarks, l.warnings(cells)...)
 }
 
 // legend says what the numbers are.
 func (l *layout) legend(cells [][]TableCell) string {
 	var parts []string
-	timings, undecided, equal, compared := false, false, false, false
+	timings, undecided, equal, compared, intervals := false, false, false, false, false
 	for _, row := range cells {
 		for _, c := range row {
 			timings = timings || c.Value != nil && timed(l.ds.conditions[c.Condition].Stage)
 			compared = compared || c.Effect != nil
+			intervals = intervals || c.Effect != nil && c.Effect.Lo < c.Effect.Hi
 			undecided = undecided || c.Effect != nil && c.Verdict == Undecided
 			equal = equal || c.Effect != nil && c.Verdict == Equal
 		}
@@ -45,7 +44,11 @@ func (l *layout) legend(cells [][]TableCell) string {
 		if l.def.Effect == plan.EffectDifference {
 			what = "difference from"
 		}
-		parts = append(parts, fmt.Sprintf("in brackets the paired %s %s with its 95 %% interval", what, l.reference()))
+		note := "in brackets the " + what + " " + l.reference()
+		if intervals {
+			note = fmt.Sprintf("in brackets the paired %s %s with its 95 %% interval", what, l.reference())
+		}
+		parts = append(parts, note)
 	}
 	if undecided {
 		parts = append(parts, undecidedText+" cannot be told from noise")
@@ -102,12 +105,12 @@ func (l *layout) noise(s *Summary) string {
 	if worst.Verdict == Equal {
 		return "noise floor: the control, a second baseline, came out exactly equal"
 	}
-	text := effectText(&TableCell{Effect: i}, effect, l.def.Cells)
-	s2 := fmt.Sprintf("noise floor: the control, a second baseline, came out at most %s from it (%s)", text, worst.Condition)
+	text := fmt.Sprintf("noise floor: the control, a second baseline, came out at most %s from it (%s)",
+		effectText(&TableCell{Effect: i}, effect, l.def.Cells), worst.Condition)
 	if outside > 0 {
-		s2 += fmt.Sprintf("; at %d conditions the interval excludes equality, where about one in twenty should: distrust small effects", outside)
+		text += fmt.Sprintf("; at %s the interval excludes equality, where about one in twenty should: distrust small effects", count(outside, "condition"))
 	}
-	return s2
+	return text
 }
 
 // distance is how far an effect is from none.

@@ -17,10 +17,11 @@ type Table struct {
 	Effect    string        `json:"effect,omitempty"` // of plan
 	Rows      []string      `json:"rows"`             // dimensions
 	Columns   []string      `json:"columns,omitempty"`
-	RowNames  [][]string    `json:"row_names"`    // a value for each dimension of Rows
-	ColNames  [][]string    `json:"column_names"` // a value for each dimension of Columns; one empty name without columns
-	Cells     [][]TableCell `json:"cells"`        // [row][column]
-	Footnotes []string      `json:"footnotes,omitempty"`
+	RowNames  [][]string    `json:"row_names"`           // a value for each dimension of Rows
+	ColNames  [][]string    `json:"column_names"`        // a value for each dimension of Columns; one empty name without columns
+	Cells     [][]TableCell `json:"cells"`               // [row][column]
+	Footnotes []string      `json:"footnotes,omitempty"` // of cells
+	Remarks   []string      `json:"remarks,omitempty"`   // of the whole table
 }
 
 // TableCell is what a table shows at one place and where it comes from.
@@ -59,13 +60,14 @@ func (ds *dataset) tables(s *Summary) []Table {
 
 // layout is a table while it is made.
 type layout struct {
-	ds    *dataset
-	def   plan.Table
-	cells map[place]map[string]*Cell
-	at    map[[2]string][]place // by row and column name
-	rows  [][]string
-	cols  [][]string
-	notes []string
+	ds      *dataset
+	def     plan.Table
+	cells   map[place]map[string]*Cell
+	at      map[[2]string][]place // by row and column name
+	rows    [][]string
+	cols    [][]string
+	notes   []string
+	remarks []string
 }
 
 func joinName(name []string) string { return strings.Join(name, "\x00") }
@@ -85,7 +87,7 @@ func (l *layout) table(s *Summary) Table {
 	}
 	l.write(t.Cells)
 	l.general(s, t.Cells)
-	t.Footnotes = l.notes
+	t.Footnotes, t.Remarks = l.notes, l.remarks
 	return t
 }
 
@@ -171,7 +173,7 @@ func (l *layout) cell(row, col []string) TableCell {
 		return out
 	case 1:
 	default:
-		out.Notes = append(out.Notes, l.note("%d results belong here: lay the table out by %s too", len(places), l.missingDimension(places)))
+		out.Notes = append(out.Notes, l.note("%s belong here: lay the table out by %s too", count(len(places), "result"), l.missingDimension(places)))
 		return out
 	}
 	p := places[0]
@@ -237,6 +239,14 @@ func (l *layout) absences(c *Cell) []int {
 		add(l.note("not run yet, or the record is damaged"))
 	}
 	return out
+}
+
+// count writes a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func firstLine(s string) string {

@@ -57,7 +57,7 @@ func (l *layout) pairedWidths(cells [][]TableCell) map[place]float64 {
 
 func (l *layout) text(c *TableCell, finest map[place]float64) string {
 	if c.Value == nil {
-		return missingText + superscripts(c.Notes)
+		return missingText + marks(c.Notes)
 	}
 	s := l.level(c, finest[place{c.Arm, c.Condition}])
 	var inside []string
@@ -70,7 +70,7 @@ func (l *layout) text(c *TableCell, finest map[place]float64) string {
 	if len(inside) > 0 {
 		s += " (" + strings.Join(inside, ", ") + ")"
 	}
-	return s + superscripts(c.Notes)
+	return s + marks(c.Notes)
 }
 
 // level writes the value with the digits that its interval, or the paired one, supports.
@@ -145,8 +145,15 @@ func decidedDecimals(i stat.Interval, neutral float64, d int) int {
 	return d
 }
 
-// decimalsOf is the place of the first digit of a half-width: no digit behind it says anything. It may be negative.
-func decimalsOf(half float64) int { return int(-math.Floor(math.Log10(half))) }
+// decimalsOf is how many decimals a half-width supports, by the rounding rule of the Particle Data Group (Review of
+// Particle Physics, introduction, 5.3): two digits of it when they are up to 35, else one. It may be negative.
+func decimalsOf(half float64) int {
+	place := int(math.Floor(math.Log10(half)))
+	if half/math.Pow10(place) < 3.55 {
+		return 1 - place
+	}
+	return -place
+}
 
 // exactDecimals is how many decimals an exact ratio needs, at most four.
 func exactDecimals(v float64) int {
@@ -187,12 +194,21 @@ func significant(v float64, digits int) string {
 	return fixed(v, digits-1-int(math.Floor(math.Log10(math.Abs(v)))))
 }
 
-var superscript = strings.NewReplacer("0", "⁰", "1", "¹", "2", "²", "3", "³", "4", "⁴", "5", "⁵", "6", "⁶", "7", "⁷", "8", "⁸", "9", "⁹")
+// letters mark footnotes: a number would read as a power.
+var letters = []rune("ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ")
 
-func superscripts(notes []int) string {
+// mark is the letter of a footnote, from 1; beyond the alphabet there are two.
+func mark(n int) string {
+	if n > len(letters) {
+		return mark((n-1)/len(letters)) + mark((n-1)%len(letters)+1)
+	}
+	return string(letters[n-1])
+}
+
+func marks(notes []int) string {
 	out := make([]string, len(notes))
 	for i, n := range notes {
-		out[i] = superscript.Replace(strconv.Itoa(n))
+		out[i] = mark(n)
 	}
-	return strings.Join(out, "⁻")
+	return strings.Join(out, " ")
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 )
 
-// WriteText writes the table for a terminal: title, grid, footnotes.
+// WriteText writes the table for a terminal: title, grid, footnotes, remarks.
 func (t *Table) WriteText(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "%s\n\n", t.Title); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (t *Table) WriteText(w io.Writer) error {
 	return t.footnotes(w, plainText)
 }
 
-// WriteMarkdown writes the table for publication: title, pipe table, footnotes.
+// WriteMarkdown writes the table for publication: title, pipe table, footnotes, remarks.
 func (t *Table) WriteMarkdown(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "# %s\n\n", markdownText(t.Title)); err != nil {
 		return err
@@ -40,7 +40,7 @@ func plainText(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // markdownText keeps names and messages from being read as markup. The renderer escapes the bars of cells.
 func markdownText(s string) string {
-	return strings.NewReplacer("\\", "\\\\", "*", "\\*", "_", "\\_", "<", "&lt;", "`", "\\`", "#", "\\#", "~", "\\~").Replace(plainText(s))
+	return strings.NewReplacer("\\", "\\\\", "*", "\\*", "<", "&lt;", "`", "\\`").Replace(plainText(s))
 }
 
 func (t *Table) grid(w io.Writer, r tw.Renderer, clean func(string) string) error {
@@ -95,7 +95,12 @@ func cleaned(in []string, clean func(string) string) []string {
 // footnotes are paragraphs, which both forms read alike.
 func (t *Table) footnotes(w io.Writer, clean func(string) string) error {
 	for i, n := range t.Footnotes {
-		if _, err := fmt.Fprintf(w, "\n%s %s\n", superscripts([]int{i + 1}), clean(n)); err != nil {
+		if _, err := fmt.Fprintf(w, "\n%s %s\n", mark(i+1), clean(n)); err != nil {
+			return err
+		}
+	}
+	for _, r := range t.Remarks {
+		if _, err := fmt.Fprintf(w, "\n%s\n", clean(r)); err != nil {
 			return err
 		}
 	}
@@ -141,4 +146,5 @@ func csvInterval(i *stat.Interval) (est, lo, hi string) {
 	return shortest(i.Est), shortest(i.Lo), shortest(i.Hi)
 }
 
-func shortest(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+// shortest has the fewest digits that read back as the same number, without an exponent.
+func shortest(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
