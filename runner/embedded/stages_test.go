@@ -1,0 +1,285 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"attnbudget/engine"
+	"attnbudget/engine/builtin"
+	"attnbudget/engine/gguf"
+	"attnbudget/parsers"
+	"attnbudget/plan"
+	"attnbudget/results"
+	"attnbudget/runner"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// job is a unit of an arm of the shipped model.
+func job(t *testing.T, format string, mask []int, c plan.Condition) runner.Job {
+	t.Helper()
+	sum, err := builtin.SHA256("glossary-5m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Batch, c.UBatch, c.Name = 512, 128, c.Stage
+	if c.Input != "" {
+		if c.SHA256, err = builtin.SHA256(c.Input); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return runner.Job{
+		Kind: runner.JobUnit, Unit: plan.Unit{ID: "u1", Name: c.Stage, Key: plan.Key{Stage: c.Stage, Trace: "seed 1 block 0"}},
+		Arm:       plan.Arm{Name: "a", Format: format, Mask: plan.Mask{Layers: mask}, TypeK: "f16", TypeV: "f16"},
+		Condition: c, Model: plan.Model{Name: "glossary", Source: "builtin:glossary-5m", Fingerprint: sum, Format: "F16"},
+		Threads: 2, Environment: "e1", DepthTrace: "seed 1 depth 64",
+	}
+}
+
+func perplexityJob(t *testing.T) runner.Job {
+	j := job(t, "F16", nil, plan.Condition{Stage: plan.Perplexity, Input: "builtin:evaluation", Context: 64, Chunks: 16})
+	j.Checkpoint = filepath.Join(t.TempDir(), "u1.jsonl")
+	return j
+}
+
+// succeed executes a job in a child process and decodes what it printed.
+func succeed(t *testing.T, x Executor, j runner.Job) (runner.Output, []parsers.Measurement) {
+	t.Helper()
+	out, err := x.Execute(t.Context(), j, func(runner.Progress) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Failure != nil {
+		t.Fatalf("failure %+v, stderr %s", out.Failure, out.Stderr)
+	}
+	if j.Kind != runner.JobUnit {
+		return out, nil
+	}
+	m, err := parsers.Decode(j.Condition.Stage, out.Stdout)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out.Stdout)
+	}
+	return out, m
+}
+
+func TestEveryStagePrintsWhatItsParserReads(t *testing.T) {
+	x := executor(t, "child")
+	for _, c := range []struct {
+		condition plan.Condition
+		metrics   []string
+	}{
+		{plan.Condition{Stage: plan.Throughput, Prompt: 16}, []string{parsers.TokensPerSecond}},
+		{plan.Condition{Stage: plan.Throughput, Generate: 2}, []string{parsers.TokensPerSecond}},
+		{plan.Condition{Stage: plan.KV, Context: 512}, []string{parsers.KVBytes, parsers.KVBytesK, parsers.KVBytesV, parsers.KVCells}},
+		{plan.Condition{Stage: plan.Perplexity, Input: "builtin:evaluation", Context: 64, Chunks: 3}, []string{parsers.NLL, parsers.PerplexityMetric}},
+		{plan.Condition{Stage: plan.HellaSwag, Input: "builtin:gloss-swag", Context: 128, Tasks: 3}, []string{parsers.HellaSwagAccuracy}},
+		{plan.Condition{Stage: plan.Winogrande, Input: "builtin:gloss-grande", Context: 128, Tasks: 3}, []string{parsers.WinograndeAccuracy, parsers.WinograndeFixed}},
+	} {
+		j := job(t, "F16", []int{1, 3}, c.condition)
+		if c.condition.Input != "" {
+			j.Checkpoint = filepath.Join(t.TempDir(), "u1.jsonl")
+		}
+		out, ms := succeed(t, x, j)
+		var metrics []string
+		for _, m := range ms {
+			metrics = append(metrics, m.Metric)
+		}
+		if diff := cmp.Diff(c.metrics, metrics); diff != "" {
+			t.Errorf("%s:\n%s", c.condition.Stage, diff)
+		}
+		if out.ModelSHA256 != j.Model.Fingerprint {
+			t.Errorf("%s: model %q", c.condition.Stage, out.ModelSHA256)
+		}
+	}
+}
+
+func TestADepthUnitLoadsThePrefilledState(t *testing.T) {
+	x := executor(t, "child")
+	j := job(t, "F16", nil, plan.Condition{Stage: plan.Depth, Generate: 2, Depth: 64})
+	j.State = filepath.Join(t.TempDir(), "s.state")
+
+	without, err := x.Execute(t.Context(), j, func(runner.Progress) {})
+	if err != nil || without.Failure == nil || without.Failure.Kind != results.Crash || !strings.Contains(without.Failure.Message, "prefilled state") {
+		t.Errorf("without the state: %+v, %v", without.Failure, err)
+	}
+	prefill := j
+	prefill.Kind = runner.JobPrefill
+	if out, _ := succeed(t, x, prefill); len(out.Stdout) != 0 {
+		t.Errorf("the prefill printed %s", out.Stdout)
+	}
+	if _, ms := succeed(t, x, j); ms[0].Labels["n_state_loaded"] != "64" || ms[0].Labels["n_depth"] != "64" {
+		t.Errorf("labels %v", ms[0].Labels)
+	}
+}
+
+func TestAKilledEvaluationGoesOnToTheSameOutput(t *testing.T) {
+	x := executor(t, "child")
+	for name, c := range map[string]plan.Condition{
+		"perplexity": {Stage: plan.Perplexity, Input: "builtin:evaluation", Context: 64, Chunks: 24},
+		"hellaswag":  {Stage: plan.HellaSwag, Input: "builtin:gloss-swag", Context: 128, Tasks: 60},
+		"winogrande": {Stage: plan.Winogrande, Input: "builtin:gloss-grande", Context: 128, Tasks: 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := job(t, "F16", nil, c)
+			j.Checkpoint = filepath.Join(t.TempDir(), "whole.jsonl")
+			whole, _ := succeed(t, x, j)
+			if whole.Resumed != 0 {
+				t.Errorf("the unbroken one was resumed %d times", whole.Resumed)
+			}
+			j.Checkpoint = filepath.Join(t.TempDir(), "broken.jsonl")
+			ctx, cancel := context.WithCancel(t.Context())
+			if _, err := x.Execute(ctx, j, func(p runner.Progress) {
+				if p.Phase == c.Stage && p.Done > 0 {
+					cancel()
+				}
+			}); err == nil {
+				t.Fatal("it ended before it could be killed")
+			}
+			// What a kill left may be anything down to a torn line; tear it.
+			text, err := os.ReadFile(j.Checkpoint)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if items := bytes.Count(text, []byte(`"kind"`)); items > 1 {
+				if err := os.Truncate(j.Checkpoint, int64(len(text)-5)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			resumed, _ := succeed(t, x, j)
+			if diff := cmp.Diff(string(whole.Stdout), string(resumed.Stdout)); diff != "" {
+				t.Errorf("the resumed one differs:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAFinishedPartIsNotEvaluatedAgain(t *testing.T) {
+	x := executor(t, "child")
+	j := perplexityJob(t)
+	whole, _ := succeed(t, x, j)
+	again, _ := succeed(t, x, j)
+	if again.Resumed != 1 || !bytes.Equal(whole.Stdout, again.Stdout) {
+		t.Errorf("resumed %d times, equal %v", again.Resumed, bytes.Equal(whole.Stdout, again.Stdout))
+	}
+}
+
+func TestACheckpointOfOtherTasksIsStartedAfresh(t *testing.T) {
+	x := executor(t, "child")
+	j := job(t, "F16", nil, plan.Condition{Stage: plan.HellaSwag, Input: "builtin:gloss-swag", Context: 128, Tasks: 3})
+	j.Checkpoint = filepath.Join(t.TempDir(), "u1.jsonl")
+	header := fmt.Sprintf(`{"schema":%q,"unit":"u1","environment":"e1"}`, checkpointSchema)
+	if err := os.WriteFile(j.Checkpoint, []byte(header+"\n"+`{"kind":"hellaswag_task","n":1,"hash":"0123456789abcdef"}`+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := succeed(t, x, j)
+	if !strings.Contains(string(out.Stderr), "checkpoint") {
+		t.Errorf("stderr %q says nothing of the checkpoint", out.Stderr)
+	}
+}
+
+func TestFailuresOfAJobHaveTheirKind(t *testing.T) {
+	x := executor(t, "child")
+	changedInput := perplexityJob(t)
+	changedInput.Condition.SHA256 = strings.Repeat("0", 64)
+	noInput := perplexityJob(t)
+	noInput.Condition.Input = "/nonexistent/text.txt"
+	noModel := perplexityJob(t)
+	noModel.Model.Source, noModel.Model.Path = "gone.gguf", "/nonexistent/gone.gguf"
+	noFormat := perplexityJob(t)
+	noFormat.Arm.Format = "Q9_9"
+	noMask := perplexityJob(t)
+	noMask.Arm.Mask.Layers = []int{99}
+	for name, c := range map[string]struct {
+		job     runner.Job
+		kind    string
+		message string
+	}{
+		"changed input": {changedInput, results.Unavailable, "has changed since the plan was made"},
+		"absent input":  {noInput, results.Unavailable, "/nonexistent/text.txt"},
+		"absent model":  {noModel, results.Unavailable, "/nonexistent/gone.gguf"},
+		"no format":     {noFormat, results.Crash, "Q9_9"},
+		"no such layer": {noMask, results.Crash, "99"},
+		"unknown kind":  {runner.Job{Kind: "dance", Model: changedInput.Model, Arm: changedInput.Arm}, results.Crash, "dance"},
+	} {
+		out, err := x.Execute(t.Context(), c.job, func(runner.Progress) {})
+		if err != nil || out.Failure == nil || out.Failure.Kind != c.kind || !strings.Contains(out.Failure.Message, c.message) || out.Failure.ExitCode != 1 {
+			t.Errorf("%s: %+v, %v", name, out.Failure, err)
+		}
+	}
+}
+
+func TestAQuantisedModelIsMadeOnceByProcessesThatWantItAtTheSameTime(t *testing.T) {
+	x := executor(t, "child")
+	cache := t.TempDir()
+	t.Setenv("ATTNBUDGET_CACHE", cache)
+	j := job(t, "Q4_0", nil, plan.Condition{Stage: plan.KV, Context: 256})
+	j.Kind = runner.JobPrepare
+	path := filepath.Join(cache, "quantized", j.Model.Fingerprint+"-Q4_0-v"+engine.Version+".gguf")
+	half := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".0123.tmp")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(half, []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	made, sums := 0, map[string]int{}
+	for range 3 {
+		wait.Go(func() {
+			quantized := false
+			out, err := x.Execute(t.Context(), j, func(p runner.Progress) { quantized = quantized || p.Phase == "quantize Q4_0" })
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || out.Failure != nil {
+				t.Errorf("%+v, %v", out.Failure, err)
+			}
+			sums[out.ModelSHA256]++
+			if quantized {
+				made++
+			}
+		})
+	}
+	wait.Wait()
+	if made != 1 {
+		t.Errorf("it was made %d times", made)
+	}
+	sum, err := gguf.Fingerprint(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]int{sum: 3}, sums); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := os.Stat(half); err == nil {
+		t.Error("the half-made file of a dead process is still there")
+	}
+
+	// A file that is not as long as it says is made again.
+	if err := os.Truncate(path, 1000); err != nil {
+		t.Fatal(err)
+	}
+	if out, _ := succeed(t, x, j); out.ModelSHA256 != sum {
+		t.Errorf("made again: %s, before %s", out.ModelSHA256, sum)
+	}
+	if again, err := gguf.Fingerprint(path); err != nil || again != sum {
+		t.Errorf("made again: %s, %v", again, err)
+	}
+}
+
+func TestTheSourceItselfIsUsedForItsOwnFormat(t *testing.T) {
+	x := executor(t, "child")
+	cache := filepath.Join(t.TempDir(), "cache")
+	t.Setenv("ATTNBUDGET_CACHE", cache)
+	succeed(t, x, job(t, "F16", nil, plan.Condition{Stage: plan.KV, Context: 256}))
+	if _, err := os.Stat(cache); err == nil {
+		t.Error("something was put into the cache")
+	}
+}
