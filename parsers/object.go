@@ -38,8 +38,6 @@ func (o *object) fail(err error) {
 	}
 }
 
-func (o *object) has(name string) bool { _, ok := o.fields[name]; return ok }
-
 func (o *object) raw(name string) (string, bool) {
 	r, ok := o.fields[name]
 	if !ok {

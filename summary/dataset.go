@@ -130,6 +130,9 @@ func fits(k plan.Key, ms []parsers.Measurement) error {
 			return fmt.Errorf("the output has several %s, expected one", m.Metric)
 		}
 		seen[m.Metric] = true
+		if m.Rounding > 0 && k.Engine == plan.EngineEmbedded {
+			return fmt.Errorf("the output has %s only as rounded text: its JSON lines are missing", m.Metric)
+		}
 	}
 	if k.Stage != plan.Throughput && k.Stage != plan.Depth {
 		return nil

@@ -1,0 +1,54 @@
+package parsers
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// fuzz feeds a stage's decoders with its own outputs, upstream's and whatever comes of them.
+func fuzz(f *testing.F, stage string) {
+	for _, o := range ownOutputs {
+		f.Add([]byte(o.raw))
+	}
+	files, err := filepath.Glob("testdata/upstream/llama-*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		if stageOf(filepath.Base(name)) != stage {
+			continue
+		}
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		ms, err := Decode(stage, raw)
+		if err != nil {
+			var e *DecodeError
+			if !errors.As(err, &e) || e.Kind == nil || e.Stage != stage || ms != nil {
+				t.Errorf("%v, %v: want a complete *DecodeError and no measurements", ms, err)
+			}
+			return
+		}
+		if len(ms) == 0 || finite(ms) != nil {
+			t.Errorf("success without finite measurements: %+v", ms)
+		}
+		again, err := Decode(stage, raw)
+		if err != nil || !cmp.Equal(ms, again) {
+			t.Errorf("the same bytes give something else: %v", err)
+		}
+	})
+}
+
+func FuzzThroughput(f *testing.F) { fuzz(f, Throughput) }
+func FuzzPerplexity(f *testing.F) { fuzz(f, Perplexity) }
+func FuzzHellaSwag(f *testing.F)  { fuzz(f, HellaSwag) }
+func FuzzWinogrande(f *testing.F) { fuzz(f, Winogrande) }
+func FuzzKV(f *testing.F)         { fuzz(f, KV) }
