@@ -130,7 +130,7 @@ func parse(file string, text []byte) (*document, *yaml.Node) {
 		return d, nil
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	d.lines = strings.Split(string(text), "\n")
+	d.lines = lineBreak.Split(string(text), -1)
 	if !d.plainText() {
 		return d, nil
 	}
@@ -163,7 +163,7 @@ func parse(file string, text []byte) (*document, *yaml.Node) {
 func (d *document) plainText() bool {
 	for i, line := range d.lines {
 		for j, r := range line {
-			bad := r == utf8.RuneError && !strings.HasPrefix(line[j:], "\ufffd") || r < ' ' && r != '\t' && r != '\r' || r == 0x7f
+			bad := r == utf8.RuneError && !strings.HasPrefix(line[j:], "\ufffd") || r < ' ' && r != '\t' || r == 0x7f
 			if bad {
 				d.noteAt(i+1, utf8.RuneCountInString(line[:j])+1, "save it as UTF-8 text", "the file is not text: byte %#02x", line[j])
 				return false
@@ -172,6 +172,9 @@ func (d *document) plainText() bool {
 	}
 	return true
 }
+
+// lineBreak is what YAML counts as the end of a line.
+var lineBreak = regexp.MustCompile("\r\n|[\n\r\u0085\u2028\u2029]")
 
 var (
 	syntaxLine    = regexp.MustCompile(`^line (\d+): `)

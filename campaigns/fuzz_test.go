@@ -29,6 +29,8 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n"))
 	f.Add([]byte("name: x\nmodels: {m: builtin:glossary-5m}\nmasks: {a.b: [1], \"a\\0\\x01\": [0], 0: []}\n" + prompt16))
 	f.Add([]byte("tables: [{where: {arm: x}}]\nmatrix: {zip: [[model, model]]}\nbaseline: {kv: {k: f16}}\n"))
+	f.Add([]byte("name: te\rst\u2028models:\n  b: "))
+	f.Add([]byte(strings.Repeat("long", 100)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := read(filepath.Join(t.TempDir(), "campaign.yaml"), text)
 		if err == nil {
@@ -50,7 +52,7 @@ func FuzzLoad(f *testing.F) {
 		if !errors.As(err, &mistakes) {
 			t.Fatalf("%T: %v", err, err)
 		}
-		lines := strings.Count(string(text), "\n") + 1
+		lines := len(lineBreak.FindAllIndex(text, -1)) + 1
 		for _, m := range mistakes {
 			if m.Line < 0 || m.Line > lines || m.Message == "" {
 				t.Errorf("a mistake outside of the %d lines: %+v", lines, m)

@@ -88,12 +88,11 @@ func (s *source) snippet(line, column, width int) string {
 	if line < 1 || line > len(s.lines) {
 		return ""
 	}
-	text := []rune(strings.TrimRight(s.lines[line-1], "\r"))
+	text := []rune(s.lines[line-1])
 	at := min(max(column-1, 0), len(text))
 	width = max(1, min(width, len(text)-at))
 	dots := ""
-	if at+width > maxSnippet {
-		cut := at - maxSnippet/3
+	if cut := at - maxSnippet/3; cut > 0 && at+width > maxSnippet {
 		text, at, dots = text[cut:], at-cut, "…"
 	}
 	if len(text) > maxSnippet {

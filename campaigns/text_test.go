@@ -42,13 +42,13 @@ func TestDistance(t *testing.T) {
 
 func TestSnippetPutsTheCaretUnderTheText(t *testing.T) {
 	long := strings.Repeat("x", 300) + "MARK" + strings.Repeat("y", 300)
-	s := source{file: "f", lines: []string{"abc: def", "\tä: wrong", "crlf: x\r", long, ""}}
-	for _, test := range []struct{ line, column, width int }{{1, 6, 3}, {2, 5, 5}, {3, 7, 1}, {4, 301, 4}, {1, 8, 99}, {4, 1, 4}, {4, 601, 40}} {
+	s := source{file: "f", lines: []string{"abc: def", "\tä: wrong", "line: x", long, ""}}
+	for _, test := range []struct{ line, column, width int }{{1, 6, 3}, {2, 5, 5}, {3, 7, 1}, {4, 301, 4}, {1, 8, 99}, {4, 1, 4}, {4, 1, 400}, {4, 30, 400}, {4, 601, 40}} {
 		got := s.snippet(test.line, test.column, test.width)
 		code, carets, _ := strings.Cut(got, "\n")
 		from := strings.IndexByte(carets, '^')
 		before, after := []rune(code)[:len([]rune(carets[:from]))], []rune(code)[len([]rune(carets[:from])):]
-		want := []rune(strings.TrimRight(s.lines[test.line-1], "\r"))[test.column-1:]
+		want := []rune(s.lines[test.line-1])[test.column-1:]
 		n := strings.Count(carets, "^")
 		if n < 1 || n > test.width || !strings.HasPrefix(string(want), string(after[:n])) {
 			t.Errorf("line %d column %d: carets under %q after %q, want the beginning of %q\n%s", test.line, test.column, string(after[:n]), string(before), clip(string(want)), got)
@@ -75,6 +75,15 @@ func TestAByteOrderMarkIsIgnored(t *testing.T) {
 	_, err = Parse("f.yaml", []byte("\ufeffnam: test\n"))
 	if err == nil || !strings.HasPrefix(err.Error(), `f.yaml:1:1: unknown key "nam"`) {
 		t.Errorf("the mark moved the column: %v", err)
+	}
+}
+
+func TestLinesEndAsYAMLSaysTheyDo(t *testing.T) {
+	for _, end := range []string{"\n", "\r\n", "\r", "\u0085", "\u2028"} {
+		_, err := Parse("f.yaml", []byte("name: test"+end+"models: {a: builtin:glossary-5m}"+end+"nam: 1"+end))
+		if err == nil || !strings.Contains(err.Error(), "f.yaml:3:1: unknown key \"nam\"\n    3 | nam: 1\n") {
+			t.Errorf("%q: %v", end, err)
+		}
 	}
 }
 
