@@ -259,8 +259,10 @@ func (c *Campaign) checkArmNames() {
 		names = append(names, a.Name)
 	}
 	for i, t := range c.Tables {
-		if name, given := t.Where[plan.DimArm]; given && !slices.Contains(names, name) {
-			c.doc.wrong(at("tables", i, "where", plan.DimArm), suggestion(name, names), "unknown arm %q", name)
+		for key, values := range map[string]map[string]string{"where": t.Where, "against": t.Against} {
+			if name, given := values[plan.DimArm]; given && !slices.Contains(names, name) {
+				c.doc.wrong(at("tables", i, key, plan.DimArm), suggestion(name, names), "unknown arm %q", name)
+			}
 		}
 	}
 }

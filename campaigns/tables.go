@@ -31,8 +31,8 @@ func (c *Campaign) checkTables() {
 			c.doc.wrongKey(p.key("against"), "add effect: ratio or effect: difference", `"against" needs "effect"`)
 		}
 		for _, dimension := range sortedKeys(t.Against) {
-			if c.checkDimension(dimension, p.key("against").key(dimension), armDimensions()) {
-				c.known(dimension, t.Against[dimension], p.key("against").key(dimension))
+			if c.checkDimension(dimension, p.key("against").key(dimension), append(armDimensions(), plan.DimArm)) {
+				c.checkValue(dimension, t.Against[dimension], p.key("against").key(dimension))
 			}
 		}
 		for _, dimension := range sortedKeys(t.Where) {
@@ -80,7 +80,9 @@ func (c *Campaign) checkValue(dimension, value string, p path) {
 	}
 	var known []string
 	for _, cond := range c.conditions {
-		known = append(known, conditionValue(cond.Condition, dimension))
+		if value := conditionValue(cond.Condition, dimension); value != "" {
+			known = append(known, value)
+		}
 	}
 	slices.Sort(known)
 	if known = slices.Compact(known); !slices.Contains(known, value) {
@@ -88,21 +90,27 @@ func (c *Campaign) checkValue(dimension, value string, p path) {
 	}
 }
 
-// conditionValue is the value of a dimension that conditions have.
+// conditionValue is the value of a dimension that conditions have; empty where the condition has none of it.
 func conditionValue(cond plan.Condition, dimension string) string {
+	number := func(n int, has bool) string {
+		if !has {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
 	switch dimension {
 	case plan.DimStage:
 		return cond.Stage
 	case plan.DimCondition:
 		return cond.Name
 	case plan.DimPrompt:
-		return strconv.Itoa(cond.Prompt)
+		return number(cond.Prompt, cond.Prompt > 0)
 	case plan.DimGenerate:
-		return strconv.Itoa(cond.Generate)
+		return number(cond.Generate, cond.Generate > 0)
 	case plan.DimDepth:
-		return strconv.Itoa(cond.Depth)
+		return number(cond.Depth, cond.Stage == plan.Depth)
 	case plan.DimContext:
-		return strconv.Itoa(cond.Context)
+		return number(cond.Context, cond.Context > 0)
 	}
 	panic("campaigns: conditions have no dimension " + dimension)
 }
