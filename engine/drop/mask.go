@@ -100,7 +100,7 @@ func checkWhole(roles []Role, dropped []byte) error {
 			ownersLeft++
 		}
 		if r.Consumes(layer) && active && dropped[r.Owner] == 1 {
-			return fault(r.Owner, "layer %d is dropped, but layer %d, which is not, reads its keys and values; drop layers %s as well, or keep layer %d",
+			return fault(r.Owner, "layer %d is dropped, but layer %d, which is not, reads its keys and values; also drop %s, or keep layer %d",
 				r.Owner, layer, join(activeConsumers(roles, dropped, r.Owner)), r.Owner)
 		}
 	}

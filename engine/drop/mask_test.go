@@ -85,7 +85,7 @@ func TestResolve(t *testing.T) {
 			local x
 			full
 			local <- 0 x
-			local <- 0`, "", "layer 0 is dropped, but layer 3, which is not, reads its keys and values; drop layers 3 as well, or keep layer 0"},
+			local <- 0`, "", "layer 0 is dropped, but layer 3, which is not, reads its keys and values; also drop 3, or keep layer 0"},
 		{"every owner and every consumer", `
 			full x
 			full <- 0 x`, "", "no layer that stores keys and values is left"},

@@ -40,17 +40,35 @@ func (s *Store) Query(q []float32) {
 		return
 	}
 	for ; len(q) > 0; q = q[32:] {
-		var block [34]byte
-		kernel.StoreRow(gguf.Q8_0, block[:], q[:32])
-		d := quant.HalfToFloat(uint16(block[0]) | uint16(block[1])<<8)
-		for i, code := range block[2:] {
-			q[i] = d * float32(int8(code))
-		}
+		roundBlock(q[:32])
+	}
+}
+
+// roundBlock replaces 32 numbers by what a block of Q8_0 would hold of them: a scale of half precision times codes that are
+// rounded to nearest even, as upstream's vector code does.
+func roundBlock(x []float32) {
+	var top float32
+	for _, v := range x {
+		top = max(top, max(v, -v))
+	}
+	if top == 0 {
+		return
+	}
+	d, inverse := quant.HalfToFloat(quant.FloatToHalf(top/127)), 127/top
+	for i, v := range x {
+		x[i] = d * float32(math.RoundToEven(float64(v*inverse)))
 	}
 }
 
 // Output makes the attention over the stored values of one token what it would be over the values themselves.
 func (s *Store) Output(a []float32) { s.RotV.Apply(a) }
+
+// Copy makes what is stored of token dst of the batch placed last the same as that of token src.
+func (s *Store) Copy(dst, src int) {
+	to, from := s.cache.slots[dst], s.cache.slots[src]
+	copy(row(s.K, to), row(s.K, from))
+	copy(row(s.V, to), row(s.V, from))
+}
 
 func row(r kernel.KVRows, cell int) []byte { return r.Data[cell*r.Stride : (cell+1)*r.Stride] }
 

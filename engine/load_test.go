@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"attnbudget/engine/gguf"
+)
+
+func TestBadModelsAreRefusedWithReasons(t *testing.T) {
+	nan := zeros(64)
+	binary.LittleEndian.PutUint32(nan.Data[5*4:], math.Float32bits(float32(math.NaN())))
+	for _, tt := range []struct {
+		name, model string
+		mutation    mutation
+		err         string
+	}{
+		{"missing tensor", "llama", mutation{without: []string{"blk.2.attn_k.weight"}},
+			"tensor blk.2.attn_k.weight: expected shape [64 128], found no such tensor in the file"},
+		{"wrong shape", "llama", mutation{replace: map[string]*gguf.Tensor{"blk.1.ffn_up.weight": zeros(64, 32)}},
+			"tensor blk.1.ffn_up.weight: expected shape [64 64], found shape [64 32]"},
+		{"a norm that is not a number", "llama", mutation{replace: map[string]*gguf.Tensor{"output_norm.weight": nan}},
+			"tensor output_norm.weight: expected numbers, found NaN at index 5"},
+		{"more tokens than embeddings", "llama", mutation{replace: map[string]*gguf.Tensor{"token_embd.weight": zeros(64, 300)}},
+			"tensor token_embd.weight: expected a row for each of the 320 tokens in tokenizer.ggml.tokens, found 300 rows"},
+		{"absent metadata", "llama", mutation{delete: []string{"llama.embedding_length"}},
+			`metadata key "llama.embedding_length"`},
+		{"metadata of the wrong type", "llama", mutation{set: map[string]any{"llama.context_length": "long"}},
+			`metadata key "llama.context_length": expected an unsigned integer`},
+		{"heads that do not divide", "llama", mutation{set: map[string]any{"llama.attention.head_count_kv": uint32(3)}},
+			"key llama.attention.head_count: expected a multiple of the 3 key and value heads in layer 0, found 4"},
+		{"no heads", "llama", mutation{set: map[string]any{"llama.attention.head_count": uint32(0)}},
+			"key llama.attention.head_count"},
+		{"a size of fantasy", "llama", mutation{set: map[string]any{"llama.feed_forward_length": uint64(1) << 60}},
+			"key llama.feed_forward_length: expected a number from 1 to 1073741824, found 1152921504606846976"},
+		{"zero epsilon", "llama", mutation{set: map[string]any{"llama.attention.layer_norm_rms_epsilon": float32(0)}},
+			"key llama.attention.layer_norm_rms_epsilon: expected a positive number, found 0"},
+		{"a rotation that is not the head", "llama", mutation{set: map[string]any{"llama.rope.dimension_count": uint32(32)}},
+			"key llama.rope.dimension_count: expected 64, the size of a key head, found 32"},
+		{"YaRN", "llama", mutation{set: map[string]any{"llama.rope.scaling.type": "yarn"}},
+			"key llama.rope.scaling.type: expected linear or none, found yarn"},
+		{"another architecture", "llama", mutation{set: map[string]any{"general.architecture": "mixtral"}},
+			"architecture mixtral is not supported and nothing in it may be dropped; supported are llama, gemma3, qwen35, gemma4"},
+		{"a gemma3 with a local layer and no window", "gemma3", mutation{set: map[string]any{"gemma3.attention.sliding_window": uint32(0)}}, ""},
+		{"gemma4 with experts", "gemma4", mutation{add: []*gguf.Tensor{named("blk.0.ffn_gate_inp.weight", zeros(64, 4))}},
+			"architecture gemma4 with experts (MoE) is not supported"},
+		{"gemma4 without its second embedding", "gemma4", mutation{without: []string{"per_layer_token_embd.weight"}},
+			"tensor per_layer_token_embd.weight: expected shape [256 320], found no such tensor"},
+		{"gemma4 with keys and values of different sizes", "gemma4", mutation{set: map[string]any{"gemma4.attention.value_length": uint32(64)}},
+			"key gemma4.attention.key_length: expected an even number, the same for keys and values, found 128 and 64"},
+		{"qwen35 with heads that do not divide", "qwen35", mutation{set: map[string]any{"qwen35.ssm.group_count": uint32(3)}},
+			"key qwen35.ssm.time_step_rank: expected a multiple of the 3 key heads, found 4"},
+		{"qwen35 whose inner size is not its heads", "qwen35", mutation{set: map[string]any{"qwen35.ssm.inner_size": uint32(128)}},
+			"key qwen35.ssm.inner_size: expected 256, 4 heads of 64, found 128"},
+		{"qwen35 without sections", "qwen35", mutation{delete: []string{"qwen35.rope.dimension_sections"}},
+			`metadata key "qwen35.rope.dimension_sections"`},
+		{"qwen35 without a convolution", "qwen35", mutation{without: []string{"blk.0.ssm_conv1d.weight"}},
+			"tensor blk.0.ssm_conv1d.weight: expected shape [4 512], found no such tensor"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := mutate(t, tiny(tt.model), tt.mutation)
+			m, err := Open(path, Options{})
+			if tt.err == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = m.Close()
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.err) {
+				t.Fatalf("error %v\nwant %s", err, tt.err)
+			}
+			if !strings.Contains(err.Error(), path) {
+				t.Errorf("error %q does not name the file", err)
+			}
+		})
+	}
+}
+
+func named(name string, t *gguf.Tensor) *gguf.Tensor {
+	t.Name = name
+	return t
+}
+
+// fuse joins the rows of tensors.
+func fuse(name string, parts ...*gguf.Tensor) *gguf.Tensor {
+	out := &gguf.Tensor{Name: name, Type: parts[0].Type, Shape: []int{parts[0].Shape[0], 0}}
+	for _, p := range parts {
+		out.Shape[1] += p.Shape[1]
+		out.Data = append(out.Data, p.Data...)
+	}
+	return out
+}
+
+func TestFusedProjectionsAreTheSameModel(t *testing.T) {
+	for _, model := range []string{"llama", "gemma3", "gemma4"} {
+		t.Run(model, func(t *testing.T) {
+			path := tiny(model)
+			part := func(which string) *gguf.Tensor { return rawTensor(t, path, "blk.1.attn_"+which+".weight") }
+			fused := mutate(t, path, mutation{
+				without: []string{"blk.1.attn_q.weight", "blk.1.attn_k.weight", "blk.1.attn_v.weight"},
+				add:     []*gguf.Tensor{fuse("blk.1.attn_qkv.weight", part("q"), part("k"), part("v"))},
+			})
+			want, got := allLogits(t, path), allLogits(t, fused)
+			if !slices.Equal(want, got) {
+				t.Errorf("largest difference %g", maxDifference(want, got))
+			}
+		})
+	}
+}
+
+func TestBiasesAreAdded(t *testing.T) {
+	path := tiny("llama")
+	bias := func(name string, n int, v float32) *gguf.Tensor {
+		b := named(name, zeros(n))
+		for i := range n {
+			binary.LittleEndian.PutUint32(b.Data[4*i:], math.Float32bits(v))
+		}
+		return b
+	}
+	plain := allLogits(t, path)
+	zero := allLogits(t, mutate(t, path, mutation{add: []*gguf.Tensor{bias("blk.0.attn_q.bias", 256, 0), bias("output.bias", 320, 0)}}))
+	if !slices.Equal(plain, zero) {
+		t.Error("a bias of zeros changes logits")
+	}
+	shifted := allLogits(t, mutate(t, path, mutation{add: []*gguf.Tensor{bias("output.bias", 320, 3)}}))
+	for i, v := range shifted {
+		if math.Abs(float64(v-plain[i]-3)) > 1e-5 {
+			t.Fatalf("logit %d: %v, without bias %v", i, v, plain[i])
+		}
+	}
+	moved := allLogits(t, mutate(t, path, mutation{add: []*gguf.Tensor{bias("blk.0.attn_v.bias", 128, 1)}}))
+	if maxDifference(moved, plain) < 1e-3 {
+		t.Error("a value bias changes nothing")
+	}
+}
+
+// allLogits are those of 20 tokens with default options.
+func allLogits(t *testing.T, path string) []float32 {
+	t.Helper()
+	m := openTest(t, path, Options{Threads: 2})
+	return decode(t, newTestContext(t, m, ContextOptions{NCtx: 256}), testTokens(20))
+}
+
+func TestInfo(t *testing.T) {
+	m := openTest(t, tiny("gemma4"), Options{})
+	want := Info{Arch: "gemma4", Name: "gemma4-tiny", FileType: "F16", Params: m.Info().Params, Bytes: m.Info().Bytes, Layers: 8, Embd: 64, Vocab: 320, ContextTrain: 2048}
+	if m.Info() != want {
+		t.Errorf("info %+v, want %+v", m.Info(), want)
+	}
+	if m.Info().Params < 600_000 || m.Info().Bytes < 2*m.Info().Params {
+		t.Errorf("%d parameters in %d bytes", m.Info().Params, m.Info().Bytes)
+	}
+	if got := (Info{Arch: "llama", Params: 8_030_261_312, FileType: "Q4_K_M"}).Description(); got != "llama 8B Q4_K_M" {
+		t.Errorf("description %q", got)
+	}
+	tok, err := m.Tokenizer()
+	if err != nil || tok.VocabSize() != 320 {
+		t.Errorf("tokenizer %v, %v", tok, err)
+	}
+	if again, _ := m.Tokenizer(); again != tok {
+		t.Error("the tokenizer is made twice")
+	}
+}
