@@ -136,7 +136,7 @@ func plausible(group []cache, pair bool) error {
 	}
 	switch {
 	case attention > want || recurrent > 1:
-		return contradiction(group[len(group)-1].line, fmt.Sprintf("%d caches of attention and at most one recurrent store in a context", want),
+		return contradiction(group[len(group)-1].line, fmt.Sprintf("no more than %d of attention and 1 of recurrent layers in a context", want),
 			fmt.Sprintf("%d and %d", attention, recurrent))
 	case pair && attention < 2:
 		return truncated(0, "the size lines of both caches of a sliding-window model", fmt.Sprint(attention))

@@ -93,6 +93,14 @@ func Decode(stage string, raw []byte) ([]Measurement, error) {
 	return nil, unknownForm(stage, known, t)
 }
 
+// foreign are outputs of llama-perplexity that no stage has, by what they print.
+var foreign = []struct{ mark, tool string }{
+	{"kl_divergence:", "--kl-divergence"},
+	{"====== KL divergence statistics", "--kl-divergence"},
+	{"multiple_choice_score", "--multiple-choice"},
+	{"Final result: ", "--multiple-choice"},
+}
+
 // unknownForm says what was looked for and shows the line that most likely says why it is not there.
 func unknownForm(stage string, known []form, t *text) error {
 	names := make([]string, len(known))
@@ -100,23 +108,30 @@ func unknownForm(stage string, known []form, t *text) error {
 		names[i] = f.name
 	}
 	e := &DecodeError{Stage: stage, Kind: ErrForm, Expected: "one of: " + strings.Join(names, ", "), Found: "no output at all"}
-	for mark, tool := range map[string]string{"kl_divergence:": "--kl-divergence", "multiple_choice_score": "--multiple-choice"} {
-		if t.has(mark) {
-			e.Found = "an output of llama-perplexity " + tool
+	for _, f := range foreign {
+		if t.has(f.mark) {
+			e.Found = "an output of llama-perplexity " + f.tool
 			return e
 		}
 	}
+	most := 0
 	for _, l := range t.lines {
-		if strings.TrimSpace(l.text) == "" {
-			continue
-		}
-		complaint := l.level == 'E' || strings.Contains(l.text, "you need at least") || strings.Contains(strings.ToLower(l.text), "error")
-		if e.Line == 0 || complaint {
-			e.Line, e.Found = l.n, quote(l.text)
-		}
-		if complaint {
-			break
+		if w := l.telling(); w > most {
+			most, e.Line, e.Found = w, l.n, quote(l.text)
 		}
 	}
 	return e
+}
+
+// telling ranks a line by how likely it says why an output is not what it should be; 0 for an empty one.
+func (l line) telling() int {
+	switch s := strings.ToLower(l.text); {
+	case strings.TrimSpace(s) == "":
+		return 0
+	case l.level == 'E' || strings.Contains(s, "you need at least"):
+		return 3
+	case strings.Contains(s, "error"):
+		return 2
+	}
+	return 1
 }
