@@ -52,51 +52,55 @@ func fold(sum *[lanes]float32) float32 {
 // quantPanel computes the outputs of weight rows [from, to) for quantised weights: each row is unpacked once for the batch.
 func quantPanel(m *product, s *scratch, from, to int) {
 	f := formatOf(m.w.Type)
-	in, cols, rows := m.in, m.w.Cols, m.w.Rows
+	cols, rows := m.w.Cols, m.w.Rows
 	s.codes.resize(cols, f)
 	for r := from; r < to; r++ {
 		f.unpack(&s.codes, m.w.row(r))
-		for i := range in.n {
+		for i := range m.in.n {
 			if f.super {
-				m.dst[i*rows+r] = dotSupers(&s.codes, f.minima, &in.q8k, i, cols)
+				x, side := m.in.q8k.row(i, cols)
+				m.dst[i*rows+r] = dotSupers(s.codes.codes, s.codes.super, f, x, side)
 			} else {
-				m.dst[i*rows+r] = dotBlocks(&s.codes, f.minima, &in.q8, i, cols)
+				x, side := m.in.q8.row(i, cols)
+				m.dst[i*rows+r] = dotBlocks(s.codes.codes, s.codes.simple, f, x, side)
 			}
 		}
 	}
 }
 
-// dotBlocks is the product of an unpacked row of a simple format with activation row i. The float32 conversions forbid
+// dotBlocks is the product of a weight row of a simple format with an activation row. The float32 conversions forbid
 // fusing, so that every machine gives the same bits.
-func dotBlocks(w *rowCodes, minima bool, q *q8Blocks, i, cols int) float32 {
-	nb := cols / 32
-	x, d, s := q.codes[i*cols:][:cols], q.d[i*nb:][:nb], q.s[i*nb:][:nb]
+func dotBlocks(w []int8, scales []blockScale, f *format, x []int8, side []blockSide) float32 {
 	var sum float32
-	for b := range nb {
-		sum += float32(float32(w.d[b]*d[b]) * float32(dotCodes(w.codes[b*32:][:32], x[b*32:][:32])))
-		if minima {
-			sum += float32(w.m[b] * s[b])
+	for b, s := range scales {
+		sum += float32(float32(s.d*side[b].d) * float32(dotCodes(w[b*32:][:32], x[b*32:][:32])))
+		if f.minima {
+			sum += float32(s.m * side[b].s)
 		}
 	}
 	return sum
 }
 
-// dotSupers is the product of an unpacked row of a K format with activation row i.
-func dotSupers(w *rowCodes, minima bool, q *q8Supers, i, cols int) float32 {
-	nb := cols / 256
-	x, d, sums := q.codes[i*cols:][:cols], q.d[i*nb:][:nb], q.sums[i*cols/16:][:cols/16]
+// dotSupers is the product of a weight row of a K format with an activation row.
+func dotSupers(w []int8, scales []superScale, f *format, x []int8, side []superSide) float32 {
 	var sum float32
-	for b := range nb {
+	for b := range scales {
+		s, a := &scales[b], &side[b]
 		var whole, low int32
-		for j := b * 16; j < (b+1)*16; j++ {
-			whole += int32(w.scales[j]) * dotCodes(w.codes[j*16:][:16], x[j*16:][:16])
+		for j, scale := range s.scales {
+			at := b*256 + j*16
+			whole += int32(scale) * dotCodes(w[at:][:16], x[at:][:16])
 		}
-		sum += float32(float32(w.d[b]*d[b]) * float32(whole))
-		if minima {
-			for j := b * 16; j < (b+1)*16; j++ {
-				low += int32(w.mins[j]) * int32(sums[j])
+		sum += float32(float32(s.d*a.d) * float32(whole))
+		if f.minima {
+			sums := a.sums[:]
+			if f.run == 32 {
+				sums = a.sums32[:]
 			}
-			sum -= float32(float32(w.m[b]*d[b]) * float32(low))
+			for j, v := range sums {
+				low += int32(s.mins[j]) * int32(v)
+			}
+			sum -= float32(float32(s.m*a.d) * float32(low))
 		}
 	}
 	return sum

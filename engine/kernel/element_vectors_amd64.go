@@ -2,6 +2,8 @@
 
 package kernel
 
+import "unsafe"
+
 // Assembly takes whole vectors of 16; these wrappers leave the rest of a row to the generic code.
 
 type (
@@ -131,14 +133,14 @@ func withNarrowF16(vector func(dst *byte, x *float32, n int)) func(dst []byte, x
 	}
 }
 
-func withBlocks(codes []int8, d, s []float32, sums []int32, x []float32) {
-	if len(d) > 0 {
-		quantiseBlocksAVX2(&codes[:len(d)*32][0], &d[0], &s[:len(d)][0], &sums[:len(d)][0], &x[:len(d)*32][0], len(d))
+func withBlocks(codes []int8, side []blockSide, x []float32) {
+	if n := len(side); n > 0 {
+		quantiseBlocksAVX2(&codes[:n*32][0], (*byte)(unsafe.Pointer(&side[0])), &x[:n*32][0], n)
 	}
 }
 
-func withSupers(codes []int8, d []float32, sums []int16, x []float32) {
-	if len(d) > 0 {
-		quantiseSupersAVX2(&codes[:len(d)*256][0], &d[0], &sums[:len(d)*16][0], &x[:len(d)*256][0], len(d))
+func withSupers(codes []int8, side []superSide, x []float32) {
+	if n := len(side); n > 0 {
+		quantiseSupersAVX2(&codes[:n*256][0], (*byte)(unsafe.Pointer(&side[0])), &x[:n*256][0], n)
 	}
 }

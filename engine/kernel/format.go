@@ -10,29 +10,38 @@ import (
 
 // format says how a quantised type is computed with. All types reduce to signed 8-bit codes with scales:
 //
-//	simple formats, block b of 32:   w = d[b]*code + m[b]
-//	K formats, block b of 256:       w = d[b]*scales[j]*code - m[b]*mins[j],  j counting runs of 16 codes
+//	simple formats, block of 32:   w = d*code + m
+//	K formats, block of 256:       w = d*scales[i/16]*code - m*mins[i/run]
 type format struct {
 	super  bool // blocks of 256 with integer sub-scales
 	minima bool // m (and mins) are used
+	run    int  // K formats: elements that share a scale and a minimum, 16 or 32
 	unpack func(r *rowCodes, src []byte)
 }
 
-// rowCodes is a weight row unpacked into codes and scales.
+// rowCodes is a weight row unpacked into codes and scales; simple or super has the scales.
 type rowCodes struct {
-	codes  []int8    // [cols]
-	d, m   []float32 // [blocks]
-	scales []int16   // [cols/16], K formats; a scale of 32 elements is there twice
-	mins   []int16   // [cols/16], K formats with minima
+	codes  []int8 // [cols]
+	simple []blockScale
+	super  []superScale
+}
+
+// blockScale holds the scales of 32 weights.
+type blockScale struct{ d, m float32 }
+
+// superScale holds the scales of 256 weights. A scale of 32 elements is there twice, a minimum is not.
+type superScale struct {
+	scales, mins [16]int16
+	d, m         float32
 }
 
 func (r *rowCodes) resize(cols int, f *format) {
-	block := 32
+	r.codes = grow(r.codes, cols)
 	if f.super {
-		block = 256
-		r.scales, r.mins = grow(r.scales, cols/16), grow(r.mins, cols/16)
+		r.super = grow(r.super, cols/256)
+	} else {
+		r.simple = grow(r.simple, cols/32)
 	}
-	r.codes, r.d, r.m = grow(r.codes, cols), grow(r.d, cols/block), grow(r.m, cols/block)
 }
 
 var formats = map[gguf.Type]*format{
@@ -42,12 +51,12 @@ var formats = map[gguf.Type]*format{
 	gguf.Q5_1:   {unpack: unpackQ5_1, minima: true},
 	gguf.Q8_0:   {unpack: unpackQ8_0},
 	gguf.IQ4_NL: {unpack: unpackIQ4_NL},
-	gguf.Q2_K:   {unpack: unpackQ2_K, super: true, minima: true},
-	gguf.Q3_K:   {unpack: unpackQ3_K, super: true},
-	gguf.Q4_K:   {unpack: unpackQ4_K, super: true, minima: true},
-	gguf.Q5_K:   {unpack: unpackQ5_K, super: true, minima: true},
-	gguf.Q6_K:   {unpack: unpackQ6_K, super: true},
-	gguf.IQ4_XS: {unpack: unpackIQ4_XS, super: true},
+	gguf.Q2_K:   {unpack: unpackQ2_K, super: true, run: 16, minima: true},
+	gguf.Q3_K:   {unpack: unpackQ3_K, super: true, run: 16},
+	gguf.Q4_K:   {unpack: unpackQ4_K, super: true, run: 32, minima: true},
+	gguf.Q5_K:   {unpack: unpackQ5_K, super: true, run: 32, minima: true},
+	gguf.Q6_K:   {unpack: unpackQ6_K, super: true, run: 16},
+	gguf.IQ4_XS: {unpack: unpackIQ4_XS, super: true, run: 32},
 }
 
 func formatOf(t gguf.Type) *format {
@@ -72,9 +81,9 @@ func nibbles(codes []int8, qs []byte) {
 }
 
 func unpackQ4_0(r *rowCodes, src []byte) {
-	for b := range r.d {
+	for b := range r.simple {
 		block, codes := src[b*18:][:18], r.codes[b*32:][:32]
-		r.d[b] = half(block)
+		r.simple[b] = blockScale{d: half(block)}
 		nibbles(codes, block[2:])
 		for i := range codes {
 			codes[i] -= 8
@@ -83,9 +92,9 @@ func unpackQ4_0(r *rowCodes, src []byte) {
 }
 
 func unpackQ4_1(r *rowCodes, src []byte) {
-	for b := range r.d {
+	for b := range r.simple {
 		block := src[b*20:][:20]
-		r.d[b], r.m[b] = half(block), half(block[2:])
+		r.simple[b] = blockScale{half(block), half(block[2:])}
 		nibbles(r.codes[b*32:], block[4:])
 	}
 }
@@ -99,9 +108,9 @@ func fifthBits(codes []int8, bits []byte) {
 }
 
 func unpackQ5_0(r *rowCodes, src []byte) {
-	for b := range r.d {
+	for b := range r.simple {
 		block, codes := src[b*22:][:22], r.codes[b*32:][:32]
-		r.d[b] = half(block)
+		r.simple[b] = blockScale{d: half(block)}
 		nibbles(codes, block[6:])
 		fifthBits(codes, block[2:])
 		for i := range codes {
@@ -111,18 +120,18 @@ func unpackQ5_0(r *rowCodes, src []byte) {
 }
 
 func unpackQ5_1(r *rowCodes, src []byte) {
-	for b := range r.d {
+	for b := range r.simple {
 		block, codes := src[b*24:][:24], r.codes[b*32:][:32]
-		r.d[b], r.m[b] = half(block), half(block[2:])
+		r.simple[b] = blockScale{half(block), half(block[2:])}
 		nibbles(codes, block[8:])
 		fifthBits(codes, block[4:])
 	}
 }
 
 func unpackQ8_0(r *rowCodes, src []byte) {
-	for b := range r.d {
+	for b := range r.simple {
 		block, codes := src[b*34:][:34], r.codes[b*32:][:32]
-		r.d[b] = half(block)
+		r.simple[b] = blockScale{d: half(block)}
 		for i, q := range block[2:] {
 			codes[i] = int8(q)
 		}
@@ -130,9 +139,9 @@ func unpackQ8_0(r *rowCodes, src []byte) {
 }
 
 func unpackIQ4_NL(r *rowCodes, src []byte) {
-	for b := range r.d {
+	for b := range r.simple {
 		block, codes := src[b*18:][:18], r.codes[b*32:][:32]
-		r.d[b] = half(block)
+		r.simple[b] = blockScale{d: half(block)}
 		nibbles(codes, block[2:])
 		for i, c := range codes {
 			codes[i] = iq4Values[c]

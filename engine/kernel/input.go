@@ -25,18 +25,41 @@ type Input struct {
 // q8Blocks are activations in blocks of 32: x ≈ d * code. It serves Q8_0 and Q8_1, which differ by s alone.
 type q8Blocks struct {
 	have  bool
-	codes []int8    // [n][cols]
-	d     []float32 // [n][cols/32]; rounded to F16, as the block stores it
-	s     []float32 // [n][cols/32]; scale * sum of the codes, rounded to F16
-	sums  []int32   // [n][cols/32]; sum of the codes
+	codes []int8      // [n][cols]
+	side  []blockSide // [n][cols/32]
+}
+
+// blockSide belongs to 32 activation codes.
+type blockSide struct {
+	d    float32 // rounded to F16, as the block stores it
+	s    float32 // d * sum of the codes, rounded to F16
+	sum  int32   // of the codes
+	bias int32   // -128 * sum: what weight codes raised by 128 add to a product, negated
+}
+
+func (q *q8Blocks) row(i, cols int) ([]int8, []blockSide) {
+	return q.codes[i*cols:][:cols], q.side[i*(cols/32):][:cols/32]
 }
 
 // q8Supers are activations in blocks of 256 (Q8_K).
 type q8Supers struct {
 	have  bool
-	codes []int8    // [n][cols]
-	d     []float32 // [n][cols/256]
-	sums  []int16   // [n][cols/16]; sum of each 16 codes
+	codes []int8      // [n][cols]
+	side  []superSide // [n][cols/256]
+}
+
+// superSide belongs to 256 activation codes. The assembly knows this layout.
+type superSide struct {
+	sums   [16]int16 // of each 16 codes
+	sums32 [8]int16  // of each 32 codes
+	d      float32
+	_      [3]float32
+	bias   [16]int32 // -128 * sums
+	bias32 [8]int32  // -128 * sums32
+}
+
+func (q *q8Supers) row(i, cols int) ([]int8, []superSide) {
+	return q.codes[i*cols:][:cols], q.side[i*(cols/256):][:cols/256]
 }
 
 // NewInput returns an empty Input; Set fills it.
@@ -49,13 +72,12 @@ func NewInput() *Input {
 		in.pool.kernels.roundBF16(in.row(in.brain, i), in.row(in.x, i))
 	}
 	in.quantise32 = func(_, i int) {
-		nb := in.cols / 32
-		b := i * nb
-		in.pool.kernels.quantiseBlocks(in.q8.codes[i*in.cols:][:in.cols], in.q8.d[b:][:nb], in.q8.s[b:][:nb], in.q8.sums[b:][:nb], in.row(in.x, i))
+		codes, side := in.q8.row(i, in.cols)
+		in.pool.kernels.quantiseBlocks(codes, side, in.row(in.x, i))
 	}
 	in.quantise256 = func(_, i int) {
-		ns, n16 := in.cols/256, in.cols/16
-		in.pool.kernels.quantiseSupers(in.q8k.codes[i*in.cols:][:in.cols], in.q8k.d[i*ns:][:ns], in.q8k.sums[i*n16:][:n16], in.row(in.x, i))
+		codes, side := in.q8k.row(i, in.cols)
+		in.pool.kernels.quantiseSupers(codes, side, in.row(in.x, i))
 	}
 	return in
 }
@@ -101,8 +123,7 @@ func (in *Input) prepare(p *Pool, t gguf.Type) {
 
 func (in *Input) prepareBlocks(p *Pool) {
 	if q := &in.q8; !q.have {
-		nb := len(in.x) / 32
-		q.codes, q.d, q.s, q.sums = grow(q.codes, len(in.x)), grow(q.d, nb), grow(q.s, nb), grow(q.sums, nb)
+		q.codes, q.side = grow(q.codes, len(in.x)), grow(q.side, len(in.x)/32)
 		p.Run(in.n, in.quantise32)
 		q.have = true
 	}
@@ -110,7 +131,7 @@ func (in *Input) prepareBlocks(p *Pool) {
 
 func (in *Input) prepareSupers(p *Pool) {
 	if q := &in.q8k; !q.have {
-		q.codes, q.d, q.sums = grow(q.codes, len(in.x)), grow(q.d, len(in.x)/256), grow(q.sums, len(in.x)/16)
+		q.codes, q.side = grow(q.codes, len(in.x)), grow(q.side, len(in.x)/256)
 		p.Run(in.n, in.quantise256)
 		q.have = true
 	}

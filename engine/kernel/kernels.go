@@ -40,8 +40,8 @@ type kernels struct {
 	narrowF16           func(dst []byte, x []float32)
 
 	// quantiseBlocks and quantiseSupers quantise activations.
-	quantiseBlocks func(codes []int8, d, s []float32, sums []int32, x []float32)
-	quantiseSupers func(codes []int8, d []float32, sums []int16, x []float32)
+	quantiseBlocks func(codes []int8, side []blockSide, x []float32)
+	quantiseSupers func(codes []int8, side []superSide, x []float32)
 	storeQ8_0      func(dst []byte, src []float32)
 }
 

@@ -154,16 +154,16 @@ func TestQuantisingKernelsAgreeWithGeneric(t *testing.T) {
 			}
 			var got, want q8Blocks
 			for q, k := range map[*q8Blocks]*kernels{&got: k, &want: &g} {
-				*q = q8Blocks{codes: make([]int8, n), d: make([]float32, n/32), s: make([]float32, n/32), sums: make([]int32, n/32)}
-				k.quantiseBlocks(q.codes, q.d, q.s, q.sums, x)
+				*q = q8Blocks{codes: make([]int8, n), side: make([]blockSide, n/32)}
+				k.quantiseBlocks(q.codes, q.side, x)
 			}
 			if fmt.Sprint(got) != fmt.Sprint(want) {
 				t.Fatalf("quantiseBlocks of %v:\n got %v\nwant %v", x, got, want)
 			}
 			var gotK, wantK q8Supers
 			for q, k := range map[*q8Supers]*kernels{&gotK: k, &wantK: &g} {
-				*q = q8Supers{codes: make([]int8, n), d: make([]float32, n/256), sums: make([]int16, n/16)}
-				k.quantiseSupers(q.codes, q.d, q.sums, x)
+				*q = q8Supers{codes: make([]int8, n), side: make([]superSide, n/256)}
+				k.quantiseSupers(q.codes, q.side, x)
 			}
 			if fmt.Sprint(gotK) != fmt.Sprint(wantK) {
 				t.Fatalf("quantiseSupers of %v:\n got %v\nwant %v", x, gotK, wantK)

@@ -38,10 +38,9 @@ func (k *kernels) store(t gguf.Type, dst []byte, src []float32) {
 func storeQ8_0(dst []byte, src []float32) {
 	for ; len(src) >= 32; dst, src = dst[34:], src[32:] {
 		var codes [32]int8
-		var d, s [1]float32
-		var sum [1]int32
-		quantiseBlocks(codes[:], d[:], s[:], sum[:], src[:32])
-		h := quant.FloatToHalf(d[0])
+		var side [1]blockSide
+		quantiseBlocks(codes[:], side[:], src[:32])
+		h := quant.FloatToHalf(side[0].d)
 		dst[0], dst[1] = byte(h), byte(h>>8)
 		for i, c := range codes {
 			dst[2+i] = byte(c)

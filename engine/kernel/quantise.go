@@ -9,8 +9,8 @@ import (
 // quantiseBlocks quantises activations in blocks of 32: d = max|x|/127, codes = x*127/max|x| rounded to nearest even,
 // which is what upstream computes for Q8_0 and Q8_1 on x86. d and s = d * sum of codes are rounded to F16; s is made from
 // the unrounded d.
-func quantiseBlocks(codes []int8, d, s []float32, sums []int32, x []float32) {
-	for b := range d {
+func quantiseBlocks(codes []int8, side []blockSide, x []float32) {
+	for b := range side {
 		xs, cs := x[b*32:][:32], codes[b*32:][:32]
 		var top float32
 		for _, v := range xs {
@@ -27,16 +27,19 @@ func quantiseBlocks(codes []int8, d, s []float32, sums []int32, x []float32) {
 			sum += c
 		}
 		scale := top / 127
-		d[b] = quant.HalfToFloat(quant.FloatToHalf(scale))
-		s[b] = quant.HalfToFloat(quant.FloatToHalf(scale * float32(sum)))
-		sums[b] = sum
+		side[b] = blockSide{
+			d:    quant.HalfToFloat(quant.FloatToHalf(scale)),
+			s:    quant.HalfToFloat(quant.FloatToHalf(scale * float32(sum))),
+			sum:  sum,
+			bias: -128 * sum,
+		}
 	}
 }
 
 // quantiseSupers quantises activations in blocks of 256 (Q8_K): the element of largest magnitude gets code -127, d is the
 // reciprocal of that scale.
-func quantiseSupers(codes []int8, d []float32, sums []int16, x []float32) {
-	for b := range d {
+func quantiseSupers(codes []int8, side []superSide, x []float32) {
+	for b := range side {
 		xs, cs := x[b*256:][:256], codes[b*256:][:256]
 		var top, magnitude float32
 		for _, v := range xs {
@@ -46,22 +49,26 @@ func quantiseSupers(codes []int8, d []float32, sums []int16, x []float32) {
 		}
 		if magnitude == 0 {
 			clear(cs)
-			clear(sums[b*16:][:16])
-			d[b] = 0
+			side[b] = superSide{}
 			continue
 		}
 		scale := -127 / top
 		for i, v := range xs {
 			cs[i] = int8(min(127, nearestEven(scale*v)))
 		}
+		a := &side[b]
 		for j := range 16 {
 			var sum int16
 			for _, c := range cs[j*16:][:16] {
 				sum += int16(c)
 			}
-			sums[b*16+j] = sum
+			a.sums[j], a.bias[j] = sum, -128*int32(sum)
 		}
-		d[b] = 1 / scale
+		for j := range 8 {
+			a.sums32[j] = a.sums[2*j] + a.sums[2*j+1]
+			a.bias32[j] = -128 * int32(a.sums32[j])
+		}
+		a.d = 1 / scale
 	}
 }
 

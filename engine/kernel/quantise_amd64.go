@@ -22,9 +22,9 @@ func roundBF16AVX2(dst *float32, x *float32, n int)
 // Quantises blocks of 32 as the function of that name defines; blocks > 0.
 //
 //go:noescape
-func quantiseBlocksAVX2(codes *int8, d *float32, s *float32, sums *int32, x *float32, blocks int)
+func quantiseBlocksAVX2(codes *int8, side *byte, x *float32, blocks int)
 
 // Quantises blocks of 256 as the function of that name defines; blocks > 0.
 //
 //go:noescape
-func quantiseSupersAVX2(codes *int8, d *float32, sums *int16, x *float32, blocks int)
+func quantiseSupersAVX2(codes *int8, side *byte, x *float32, blocks int)

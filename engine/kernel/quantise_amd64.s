@@ -97,30 +97,28 @@ GLOBL quantise_upperHalf<>(SB), RODATA|NOPTR, $4
 DATA quantise_quiet<>+0(SB)/4, $0x00400000
 GLOBL quantise_quiet<>(SB), RODATA|NOPTR, $4
 
-// func quantiseBlocksAVX2(codes *int8, d *float32, s *float32, sums *int32, x *float32, blocks int)
+// func quantiseBlocksAVX2(codes *int8, side *byte, x *float32, blocks int)
 // Requires: AVX, AVX2, F16C
-TEXT ·quantiseBlocksAVX2(SB), NOSPLIT, $0-48
+TEXT ·quantiseBlocksAVX2(SB), NOSPLIT, $0-32
 	MOVQ         codes+0(FP), AX
-	MOVQ         d+8(FP), CX
-	MOVQ         s+16(FP), DX
-	MOVQ         sums+24(FP), BX
-	MOVQ         x+32(FP), SI
-	MOVQ         blocks+40(FP), DI
+	MOVQ         side+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         blocks+24(FP), BX
 	VBROADCASTSS quantise_limit<>+0(SB), Y0
 	VBROADCASTSS quantise_magnitude<>+0(SB), Y1
 	VBROADCASTSS quantise_bytes<>+0(SB), Y2
 	VBROADCASTSS quantise_words<>+0(SB), Y3
 
 next:
-	VMOVUPS      (SI), Y4
+	VMOVUPS      (DX), Y4
 	VANDPS       Y4, Y1, Y8
-	VMOVUPS      32(SI), Y5
+	VMOVUPS      32(DX), Y5
 	VANDPS       Y5, Y1, Y6
 	VMAXPS       Y6, Y8, Y8
-	VMOVUPS      64(SI), Y6
+	VMOVUPS      64(DX), Y6
 	VANDPS       Y6, Y1, Y7
 	VMAXPS       Y7, Y8, Y8
-	VMOVUPS      96(SI), Y7
+	VMOVUPS      96(DX), Y7
 	VANDPS       Y7, Y1, Y9
 	VMAXPS       Y9, Y8, Y8
 	VPERM2F128   $0x01, Y8, Y8, Y9
@@ -154,20 +152,22 @@ next:
 	VPADDD       X5, X4, X5
 	VPHADDD      X5, X5, X5
 	VPHADDD      X5, X5, X5
-	VMOVD        X5, (BX)
+	VMOVDQA      X5, X4
+	VPSLLD       $0x07, X4, X6
+	VPXOR        X7, X7, X7
+	VPSUBD       X6, X7, X6
+	VPUNPCKLDQ   X6, X4, X4
 	VCVTDQ2PS    X5, X5
 	VMULSS       X10, X5, X5
 	VUNPCKLPS    X5, X10, X5
 	VCVTPS2PH    $0x00, X5, X5
 	VCVTPH2PS    X5, X5
-	VMOVSS       X5, (CX)
-	VEXTRACTPS   $0x01, X5, (DX)
-	ADDQ         $0x80, SI
+	VPUNPCKLQDQ  X4, X5, X5
+	VMOVDQU      X5, (CX)
+	ADDQ         $0x80, DX
 	ADDQ         $0x20, AX
-	ADDQ         $0x04, CX
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, BX
-	SUBQ         $0x01, DI
+	ADDQ         $0x10, CX
+	SUBQ         $0x01, BX
 	JNZ          next
 	VZEROUPPER
 	RET
@@ -194,79 +194,78 @@ DATA quantise_packOrder<>+24(SB)/4, $0x00000003
 DATA quantise_packOrder<>+28(SB)/4, $0x00000007
 GLOBL quantise_packOrder<>(SB), RODATA|NOPTR, $32
 
-// func quantiseSupersAVX2(codes *int8, d *float32, sums *int16, x *float32, blocks int)
+// func quantiseSupersAVX2(codes *int8, side *byte, x *float32, blocks int)
 // Requires: AVX, AVX2
-TEXT ·quantiseSupersAVX2(SB), NOSPLIT, $0-40
+TEXT ·quantiseSupersAVX2(SB), NOSPLIT, $0-32
 	MOVQ         codes+0(FP), AX
-	MOVQ         d+8(FP), CX
-	MOVQ         sums+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         blocks+32(FP), SI
+	MOVQ         side+8(FP), CX
+	MOVQ         x+16(FP), DX
+	MOVQ         blocks+24(FP), BX
 	VBROADCASTSS quantise_magnitude<>+0(SB), Y0
 	VBROADCASTSS quantise_minusLimit<>+0(SB), Y1
 	VBROADCASTSS quantise_bytes<>+0(SB), Y2
 	VBROADCASTSS quantise_words<>+0(SB), Y3
 
 next:
-	VANDPS     (BX), Y0, Y4
-	VANDPS     32(BX), Y0, Y5
-	VANDPS     64(BX), Y0, Y6
-	VANDPS     96(BX), Y0, Y7
-	VANDPS     128(BX), Y0, Y8
+	VANDPS     (DX), Y0, Y4
+	VANDPS     32(DX), Y0, Y5
+	VANDPS     64(DX), Y0, Y6
+	VANDPS     96(DX), Y0, Y7
+	VANDPS     128(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     160(BX), Y0, Y8
+	VANDPS     160(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     192(BX), Y0, Y8
+	VANDPS     192(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     224(BX), Y0, Y8
+	VANDPS     224(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
-	VANDPS     256(BX), Y0, Y8
+	VANDPS     256(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     288(BX), Y0, Y8
+	VANDPS     288(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     320(BX), Y0, Y8
+	VANDPS     320(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     352(BX), Y0, Y8
+	VANDPS     352(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
-	VANDPS     384(BX), Y0, Y8
+	VANDPS     384(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     416(BX), Y0, Y8
+	VANDPS     416(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     448(BX), Y0, Y8
+	VANDPS     448(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     480(BX), Y0, Y8
+	VANDPS     480(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
-	VANDPS     512(BX), Y0, Y8
+	VANDPS     512(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     544(BX), Y0, Y8
+	VANDPS     544(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     576(BX), Y0, Y8
+	VANDPS     576(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     608(BX), Y0, Y8
+	VANDPS     608(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
-	VANDPS     640(BX), Y0, Y8
+	VANDPS     640(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     672(BX), Y0, Y8
+	VANDPS     672(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     704(BX), Y0, Y8
+	VANDPS     704(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     736(BX), Y0, Y8
+	VANDPS     736(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
-	VANDPS     768(BX), Y0, Y8
+	VANDPS     768(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     800(BX), Y0, Y8
+	VANDPS     800(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     832(BX), Y0, Y8
+	VANDPS     832(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     864(BX), Y0, Y8
+	VANDPS     864(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
-	VANDPS     896(BX), Y0, Y8
+	VANDPS     896(DX), Y0, Y8
 	VMAXPS     Y8, Y4, Y4
-	VANDPS     928(BX), Y0, Y8
+	VANDPS     928(DX), Y0, Y8
 	VMAXPS     Y8, Y5, Y5
-	VANDPS     960(BX), Y0, Y8
+	VANDPS     960(DX), Y0, Y8
 	VMAXPS     Y8, Y6, Y6
-	VANDPS     992(BX), Y0, Y8
+	VANDPS     992(DX), Y0, Y8
 	VMAXPS     Y8, Y7, Y7
 	VMAXPS     Y5, Y4, Y4
 	VMAXPS     Y7, Y6, Y6
@@ -277,26 +276,26 @@ next:
 	VMAXPS     Y5, Y4, Y4
 	VPERMILPS  $0xb1, Y4, Y5
 	VMAXPS     Y5, Y4, Y4
-	MOVQ       BX, DI
-	LEAQ       992(BX), R9
+	MOVQ       DX, SI
+	LEAQ       992(DX), R8
 
 search:
-	VANDPS    (DI), Y0, Y5
+	VANDPS    (SI), Y0, Y5
 	VCMPPS    $0x00, Y4, Y5, Y5
-	VMOVMSKPS Y5, R8
-	TESTL     R8, R8
+	VMOVMSKPS Y5, DI
+	TESTL     DI, DI
 	JNZ       found
-	CMPQ      DI, R9
+	CMPQ      SI, R8
 	JGE       last
-	ADDQ      $0x20, DI
+	ADDQ      $0x20, SI
 	JMP       search
 
 last:
-	MOVL $0x00000001, R8
+	MOVL $0x00000001, DI
 
 found:
-	BSFL         R8, R8
-	VBROADCASTSS (DI)(R8*4), Y5
+	BSFL         DI, DI
+	VBROADCASTSS (SI)(DI*4), Y5
 	VDIVPS       Y5, Y1, Y5
 	VBROADCASTSS quantise_unit<>+0(SB), Y6
 	VDIVPS       Y5, Y6, Y6
@@ -305,17 +304,18 @@ found:
 	VBLENDVPS    Y8, Y5, Y7, Y5
 	VCMPPS       $0x04, Y7, Y4, Y4
 	VBLENDVPS    Y4, Y6, Y7, Y4
-	VMOVSS       X4, (CX)
-	MOVQ         $0x00000008, DI
+	VMOVSS       X4, 48(CX)
+	MOVQ         $0x00000008, SI
+	MOVQ         CX, DI
 
 codes:
-	VMULPS       (BX), Y5, Y4
+	VMULPS       (DX), Y5, Y4
 	VCVTPS2DQ    Y4, Y4
-	VMULPS       32(BX), Y5, Y6
+	VMULPS       32(DX), Y5, Y6
 	VCVTPS2DQ    Y6, Y6
-	VMULPS       64(BX), Y5, Y7
+	VMULPS       64(DX), Y5, Y7
 	VCVTPS2DQ    Y7, Y7
-	VMULPS       96(BX), Y5, Y8
+	VMULPS       96(DX), Y5, Y8
 	VCVTPS2DQ    Y8, Y8
 	VPACKSSDW    Y6, Y4, Y4
 	VPACKSSDW    Y8, Y7, Y6
@@ -329,14 +329,30 @@ codes:
 	VPHADDD      Y4, Y4, Y4
 	VEXTRACTI128 $0x01, Y4, X6
 	VPUNPCKLWD   X6, X4, X6
-	VMOVD        X6, (DX)
-	ADDQ         $0x80, BX
+	VMOVD        X6, (DI)
+	ADDQ         $0x80, DX
 	ADDQ         $0x20, AX
-	ADDQ         $0x04, DX
-	SUBQ         $0x01, DI
-	JNZ          codes
-	ADDQ         $0x04, CX
+	ADDQ         $0x04, DI
 	SUBQ         $0x01, SI
+	JNZ          codes
+	VPXOR        Y4, Y4, Y4
+	VPMOVSXWD    (CX), Y5
+	VPSLLD       $0x07, Y5, Y5
+	VPSUBD       Y5, Y4, Y5
+	VMOVDQU      Y5, 64(CX)
+	VPMOVSXWD    16(CX), Y5
+	VPSLLD       $0x07, Y5, Y5
+	VPSUBD       Y5, Y4, Y5
+	VMOVDQU      Y5, 96(CX)
+	VMOVDQU      (CX), X5
+	VPHADDW      16(CX), X5, X5
+	VMOVDQU      X5, 32(CX)
+	VPMOVSXWD    X5, Y5
+	VPSLLD       $0x07, Y5, Y5
+	VPSUBD       Y5, Y4, Y5
+	VMOVDQU      Y5, 128(CX)
+	ADDQ         $0x000000a0, CX
+	SUBQ         $0x01, BX
 	JNZ          next
 	VZEROUPPER
 	RET

@@ -97,9 +97,9 @@ func packOrder() Mem {
 }
 
 func (w width) quantiseBlocks() {
-	begin("quantiseBlocks"+w.name, "func(codes *int8, d *float32, s *float32, sums *int32, x *float32, blocks int)",
+	begin("quantiseBlocks"+w.name, "func(codes *int8, side *byte, x *float32, blocks int)",
 		"Quantises blocks of 32 as the function of that name defines; blocks > 0.")
-	codes, d, s, total, x, left := arg("codes"), arg("d"), arg("s"), arg("sums"), arg("x"), arg("blocks")
+	codes, side, x, left := arg("codes"), arg("side"), arg("x"), arg("blocks")
 	limit, sign := w.fill("limit", float32bits(127)), w.fill("magnitude", 0x7fffffff)
 	ones := w.fill("bytes", 0x01010101)
 	words := w.fill("words", 0x00010001)
@@ -136,27 +136,31 @@ func (w width) quantiseBlocks() {
 		VPADDD(t, q.AsX(), t)
 		VPHADDD(t, t, t)
 		VPHADDD(t, t, t)
-		VMOVD(t, Mem{Base: total})
-		VCVTDQ2PS(t, t)
-		VMULSS(scale.AsX(), t, t)
-		VUNPCKLPS(t, scale.AsX(), t)
-		VCVTPS2PH(Imm(0), t, t)
-		VCVTPH2PS(t, t)
-		VMOVSS(t, Mem{Base: d})
-		VEXTRACTPS(Imm(1), t, Mem{Base: s})
+		sum, bias, y := XMM(), XMM(), XMM()
+		VMOVDQA(t, sum)
+		VPSLLD(Imm(7), sum, bias)
+		negate := XMM()
+		VPXOR(negate, negate, negate)
+		VPSUBD(bias, negate, bias)
+		VPUNPCKLDQ(bias, sum, sum)
+		VCVTDQ2PS(t, y)
+		VMULSS(scale.AsX(), y, y)
+		VUNPCKLPS(y, scale.AsX(), y)
+		VCVTPS2PH(Imm(0), y, y)
+		VCVTPH2PS(y, y)
+		VPUNPCKLQDQ(sum, y, y)
+		VMOVDQU(y, Mem{Base: side})
 		ADDQ(Imm(128), x)
 		ADDQ(Imm(32), codes)
-		ADDQ(Imm(4), d)
-		ADDQ(Imm(4), s)
-		ADDQ(Imm(4), total)
+		ADDQ(Imm(16), side)
 	})
 	end()
 }
 
 func (w width) quantiseSupers() {
-	begin("quantiseSupers"+w.name, "func(codes *int8, d *float32, sums *int16, x *float32, blocks int)",
+	begin("quantiseSupers"+w.name, "func(codes *int8, side *byte, x *float32, blocks int)",
 		"Quantises blocks of 256 as the function of that name defines; blocks > 0.")
-	codes, d, total, x, left := arg("codes"), arg("d"), arg("sums"), arg("x"), arg("blocks")
+	codes, side, x, left := arg("codes"), arg("side"), arg("x"), arg("blocks")
 	sign, limit := w.fill("magnitude", 0x7fffffff), w.fill("minusLimit", float32bits(-127))
 	ones, words := w.fill("bytes", 0x01010101), w.fill("words", 0x00010001)
 	loop("next", left, 1, func() {
@@ -182,9 +186,10 @@ func (w width) quantiseSupers() {
 		zero(nothing)
 		scale = w.choose(notEqual, top[0], nothing, scale, nothing)
 		inverse = w.choose(notEqual, top[0], nothing, inverse, nothing)
-		VMOVSS(inverse.AsX(), Mem{Base: d})
-		group := GP64()
+		VMOVSS(inverse.AsX(), Mem{Base: side, Disp: sideD})
+		group, total := GP64(), GP64()
 		MOVQ(U32(8), group)
+		MOVQ(side, total)
 		loop("codes", group, 1, func() {
 			v := w.vectors(4)
 			for i := range v {
@@ -205,9 +210,41 @@ func (w width) quantiseSupers() {
 			ADDQ(Imm(32), codes)
 			ADDQ(Imm(4), total)
 		})
-		ADDQ(Imm(4), d)
+		w.superSums(side)
+		ADDQ(U32(sideBytes), side)
 	})
 	end()
+}
+
+// Where the fields of a superSide are.
+const (
+	sideSums   = 0
+	sideSums32 = 32
+	sideD      = 48
+	sideBias   = 64
+	sideBias32 = 128
+	sideBytes  = 160
+)
+
+// superSums completes a superSide that has its sums of 16.
+func (w width) superSums(side reg.GPVirtual) {
+	nothing, pairs, half := YMM(), XMM(), YMM()
+	VPXOR(nothing, nothing, nothing)
+	negated := func(v reg.VecVirtual, off int) {
+		VPSLLD(Imm(7), v, v)
+		VPSUBD(v, nothing, v)
+		VMOVDQU(v, Mem{Base: side, Disp: off})
+	}
+	for h := range 2 {
+		v := YMM()
+		VPMOVSXWD(Mem{Base: side, Disp: sideSums + 16*h}, v)
+		negated(v, sideBias+32*h)
+	}
+	VMOVDQU(Mem{Base: side, Disp: sideSums}, pairs)
+	VPHADDW(Mem{Base: side, Disp: sideSums + 16}, pairs, pairs)
+	VMOVDQU(pairs, Mem{Base: side, Disp: sideSums32})
+	VPMOVSXWD(pairs, half)
+	negated(half, sideBias32)
 }
 
 // firstOfMagnitude fills value with the first of the 256 numbers at x whose magnitude is that in top's lanes.
