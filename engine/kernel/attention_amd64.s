@@ -23,7 +23,7 @@ next:
 	VBROADCASTSS (CX), Y4
 	VFMADD231PS  Y4, Y2, Y0
 	VFMADD231PS  Y4, Y3, Y1
-	ADDQ         $0x04, CX
+	ADDQ         $+4, CX
 	ADDQ         BX, DX
 	SUBQ         $0x01, SI
 	JNZ          next
@@ -48,7 +48,7 @@ next:
 	VMOVUPS      (DX), Z1
 	VBROADCASTSS (CX), Z2
 	VFMADD231PS  Z2, Z1, Z0
-	ADDQ         $0x04, CX
+	ADDQ         $+4, CX
 	ADDQ         BX, DX
 	SUBQ         $0x01, SI
 	JNZ          next
@@ -81,7 +81,7 @@ next:
 	VFMADD231PS  Z8, Z5, Z1
 	VFMADD231PS  Z8, Z6, Z2
 	VFMADD231PS  Z8, Z7, Z3
-	ADDQ         $0x04, CX
+	ADDQ         $+4, CX
 	ADDQ         BX, DX
 	SUBQ         $0x01, SI
 	JNZ          next
@@ -116,7 +116,7 @@ next:
 	VBROADCASTSS (DX)(BX*1), Y6
 	VFMADD231PS  Y6, Y4, Y2
 	VFMADD231PS  Y6, Y5, Y3
-	ADDQ         $0x04, DX
+	ADDQ         $+4, DX
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -147,7 +147,7 @@ next:
 	VFMADD231PS  Z3, Z2, Z0
 	VBROADCASTSS (DX)(BX*1), Z3
 	VFMADD231PS  Z3, Z2, Z1
-	ADDQ         $0x04, DX
+	ADDQ         $+4, DX
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -191,7 +191,7 @@ next:
 	VFMADD231PS  Z12, Z9, Z5
 	VFMADD231PS  Z12, Z10, Z6
 	VFMADD231PS  Z12, Z11, Z7
-	ADDQ         $0x04, DX
+	ADDQ         $+4, DX
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -236,7 +236,7 @@ next:
 	VBROADCASTSS (DX)(BX*2), Y8
 	VFMADD231PS  Y8, Y6, Y4
 	VFMADD231PS  Y8, Y7, Y5
-	ADDQ         $0x04, DX
+	ADDQ         $+4, DX
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -273,7 +273,7 @@ next:
 	VFMADD231PS  Z4, Z3, Z1
 	VBROADCASTSS (DX)(BX*2), Z4
 	VFMADD231PS  Z4, Z3, Z2
-	ADDQ         $0x04, DX
+	ADDQ         $+4, DX
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -328,7 +328,7 @@ next:
 	VFMADD231PS  Z16, Z13, Z9
 	VFMADD231PS  Z16, Z14, Z10
 	VFMADD231PS  Z16, Z15, Z11
-	ADDQ         $0x04, DX
+	ADDQ         $+4, DX
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -385,8 +385,8 @@ next:
 	VBROADCASTSS (R9), Y10
 	VFMADD231PS  Y10, Y8, Y6
 	VFMADD231PS  Y10, Y9, Y7
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -431,8 +431,8 @@ next:
 	VFMADD231PS  Z5, Z4, Z2
 	VBROADCASTSS (R9), Z5
 	VFMADD231PS  Z5, Z4, Z3
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -500,8 +500,8 @@ next:
 	VFMADD231PS  Z20, Z17, Z13
 	VFMADD231PS  Z20, Z18, Z14
 	VFMADD231PS  Z20, Z19, Z15
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -568,8 +568,8 @@ next:
 	VBROADCASTSS (R9)(BX*1), Y12
 	VFMADD231PS  Y12, Y10, Y8
 	VFMADD231PS  Y12, Y11, Y9
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -620,8 +620,8 @@ next:
 	VFMADD231PS  Z6, Z5, Z3
 	VBROADCASTSS (R9)(BX*1), Z6
 	VFMADD231PS  Z6, Z5, Z4
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -700,8 +700,8 @@ next:
 	VFMADD231PS  Z24, Z21, Z17
 	VFMADD231PS  Z24, Z22, Z18
 	VFMADD231PS  Z24, Z23, Z19
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -778,8 +778,8 @@ next:
 	VBROADCASTSS (R9)(BX*2), Y14
 	VFMADD231PS  Y14, Y12, Y10
 	VFMADD231PS  Y14, Y13, Y11
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -836,8 +836,8 @@ next:
 	VFMADD231PS  Z7, Z6, Z4
 	VBROADCASTSS (R9)(BX*2), Z7
 	VFMADD231PS  Z7, Z6, Z5
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next
@@ -927,8 +927,8 @@ next:
 	VFMADD231PS  Z28, Z25, Z21
 	VFMADD231PS  Z28, Z26, Z22
 	VFMADD231PS  Z28, Z27, Z23
-	ADDQ         $0x04, DX
-	ADDQ         $0x04, R9
+	ADDQ         $+4, DX
+	ADDQ         $+4, R9
 	ADDQ         DI, SI
 	SUBQ         $0x01, R8
 	JNZ          next

@@ -43,8 +43,8 @@ next:
 	VMOVUPS      32(DI), Y9
 	VFMADD231PS  Y8, Y9, Y7
 	ADDQ         $0x40, BX
-	ADDQ         $0x40, CX
-	ADDQ         $0x40, DI
+	ADDQ         $+64, CX
+	ADDQ         $+64, DI
 	SUBQ         $0x10, SI
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
@@ -101,7 +101,7 @@ next:
 	VMOVUPS      32(CX), Y3
 	VFMADD231PS  Y2, Y3, Y1
 	ADDQ         $0x40, DX
-	ADDQ         $0x40, CX
+	ADDQ         $+64, CX
 	SUBQ         $0x10, BX
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
@@ -154,8 +154,8 @@ next:
 	VCVTPH2PS    16(DI), Y9
 	VFMADD231PS  Y8, Y9, Y7
 	ADDQ         $0x40, BX
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, DI
+	ADDQ         $+32, CX
+	ADDQ         $+32, DI
 	SUBQ         $0x10, SI
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
@@ -212,7 +212,7 @@ next:
 	VCVTPH2PS    16(CX), Y3
 	VFMADD231PS  Y2, Y3, Y1
 	ADDQ         $0x40, DX
-	ADDQ         $0x20, CX
+	ADDQ         $+32, CX
 	SUBQ         $0x10, BX
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
@@ -292,8 +292,8 @@ next:
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y7
 	ADDQ         $0x40, BX
-	ADDQ         $0x20, CX
-	ADDQ         $0x20, DI
+	ADDQ         $+32, CX
+	ADDQ         $+32, DI
 	SUBQ         $0x10, SI
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
@@ -352,7 +352,7 @@ next:
 	VPSLLD       $0x10, Y3, Y3
 	VFMADD231PS  Y2, Y3, Y1
 	ADDQ         $0x40, DX
-	ADDQ         $0x20, CX
+	ADDQ         $+32, CX
 	SUBQ         $0x10, BX
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
@@ -412,8 +412,8 @@ next:
 	VMOVUPS     32(BX), Y6
 	VFMADD231PS Y6, Y4, Y1
 	VFMADD231PS Y6, Y5, Y3
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, BX
+	ADDQ        $+64, CX
+	ADDQ        $+64, BX
 	SUBQ        $0x10, SI
 	JNZ         next
 	VMOVUPS     Y0, (AX)
@@ -458,8 +458,8 @@ next:
 	VMOVUPS     32(BX)(SI*1), Y10
 	VFMADD231PS Y10, Y8, Y5
 	VFMADD231PS Y10, Y9, Y7
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, BX
+	ADDQ        $+64, CX
+	ADDQ        $+64, BX
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Y0, (AX)
@@ -518,8 +518,8 @@ next:
 	VMOVUPS     32(BX)(SI*2), Y14
 	VFMADD231PS Y14, Y12, Y9
 	VFMADD231PS Y14, Y13, Y11
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, BX
+	ADDQ        $+64, CX
+	ADDQ        $+64, BX
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Y0, (AX)
@@ -588,8 +588,8 @@ next:
 	VMOVUPS       (DI), Z5
 	VFMADD231PS   Z4, Z5, Z3
 	ADDQ          $0x40, BX
-	ADDQ          $0x40, CX
-	ADDQ          $0x40, DI
+	ADDQ          $+64, CX
+	ADDQ          $+64, DI
 	SUBQ          $0x10, SI
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y4
@@ -646,7 +646,7 @@ next:
 	VMOVUPS       (CX), Z2
 	VFMADD231PS   Z1, Z2, Z0
 	ADDQ          $0x40, DX
-	ADDQ          $0x40, CX
+	ADDQ          $+64, CX
 	SUBQ          $0x10, BX
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -687,8 +687,8 @@ next:
 	VCVTPH2PS     (DI), Z5
 	VFMADD231PS   Z4, Z5, Z3
 	ADDQ          $0x40, BX
-	ADDQ          $0x20, CX
-	ADDQ          $0x20, DI
+	ADDQ          $+32, CX
+	ADDQ          $+32, DI
 	SUBQ          $0x10, SI
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y4
@@ -745,7 +745,7 @@ next:
 	VCVTPH2PS     (CX), Z2
 	VFMADD231PS   Z1, Z2, Z0
 	ADDQ          $0x40, DX
-	ADDQ          $0x20, CX
+	ADDQ          $+32, CX
 	SUBQ          $0x10, BX
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -807,8 +807,8 @@ next:
 	VPSLLD        $0x10, Z5, Z5
 	VFMADD231PS   Z4, Z5, Z3
 	ADDQ          $0x40, BX
-	ADDQ          $0x20, CX
-	ADDQ          $0x20, DI
+	ADDQ          $+32, CX
+	ADDQ          $+32, DI
 	SUBQ          $0x10, SI
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y4
@@ -866,7 +866,7 @@ next:
 	VPSLLD        $0x10, Z2, Z2
 	VFMADD231PS   Z1, Z2, Z0
 	ADDQ          $0x40, DX
-	ADDQ          $0x20, CX
+	ADDQ          $+32, CX
 	SUBQ          $0x10, BX
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y1
@@ -925,9 +925,9 @@ next:
 	VFMADD231PS Z8, Z5, Z1
 	VFMADD231PS Z8, Z6, Z2
 	VFMADD231PS Z8, Z7, Z3
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, DI
-	ADDQ        $0x40, BX
+	ADDQ        $+64, CX
+	ADDQ        $+64, DI
+	ADDQ        $+64, BX
 	SUBQ        $0x10, SI
 	JNZ         next
 	VMOVUPS     Z0, (AX)
@@ -972,9 +972,9 @@ next:
 	VFMADD231PS Z12, Z9, Z5
 	VFMADD231PS Z12, Z10, Z6
 	VFMADD231PS Z12, Z11, Z7
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, BX
+	ADDQ        $+64, CX
+	ADDQ        $+64, R8
+	ADDQ        $+64, BX
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Z0, (AX)
@@ -1032,9 +1032,9 @@ next:
 	VFMADD231PS Z16, Z13, Z9
 	VFMADD231PS Z16, Z14, Z10
 	VFMADD231PS Z16, Z15, Z11
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, BX
+	ADDQ        $+64, CX
+	ADDQ        $+64, R8
+	ADDQ        $+64, BX
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Z0, (AX)
@@ -1107,10 +1107,10 @@ next:
 	VFMADD231PS Z20, Z17, Z13
 	VFMADD231PS Z20, Z18, Z14
 	VFMADD231PS Z20, Z19, Z15
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, BX
-	ADDQ        $0x40, R9
+	ADDQ        $+64, CX
+	ADDQ        $+64, R8
+	ADDQ        $+64, BX
+	ADDQ        $+64, R9
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Z0, (AX)
@@ -1196,10 +1196,10 @@ next:
 	VFMADD231PS Z24, Z21, Z17
 	VFMADD231PS Z24, Z22, Z18
 	VFMADD231PS Z24, Z23, Z19
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, BX
-	ADDQ        $0x40, R9
+	ADDQ        $+64, CX
+	ADDQ        $+64, R8
+	ADDQ        $+64, BX
+	ADDQ        $+64, R9
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Z0, (AX)
@@ -1298,10 +1298,10 @@ next:
 	VFMADD231PS Z28, Z25, Z21
 	VFMADD231PS Z28, Z26, Z22
 	VFMADD231PS Z28, Z27, Z23
-	ADDQ        $0x40, CX
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, BX
-	ADDQ        $0x40, R9
+	ADDQ        $+64, CX
+	ADDQ        $+64, R8
+	ADDQ        $+64, BX
+	ADDQ        $+64, R9
 	SUBQ        $0x10, DI
 	JNZ         next
 	VMOVUPS     Z0, (AX)

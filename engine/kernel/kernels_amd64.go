@@ -48,7 +48,8 @@ func avx2() kernels {
 		narrow:     []multiplyFunc{multiply1x16AVX2, multiply2x16AVX2, multiply3x16AVX2, multiply4x16AVX2, multiply5x16AVX2, multiply6x16AVX2},
 		transposed: transposeAVX2, lanes: 8,
 	}
-	k.floatPanel, k.widen = f.panel, f.widen
+	i := integerTilesAVX2(a.transposed)
+	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
 	k.multiply, k.transpose = a.multiply, a.transpose
 	k.squares = withSquares(squaresAVX2)
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
@@ -77,7 +78,8 @@ func avx512() kernels {
 		wide:       []multiplyFunc{multiply1x64AVX512, multiply2x64AVX512, multiply3x64AVX512, multiply4x64AVX512, multiply5x64AVX512, multiply6x64AVX512},
 		transposed: transposeAVX512, lanes: 16,
 	}
-	k.floatPanel, k.widen = f.panel, f.widen
+	i := integerTilesAVX512(a.transposed)
+	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
 	k.multiply, k.transpose = a.multiply, a.transpose
 	k.squares = withSquares(squaresAVX512)
 	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)

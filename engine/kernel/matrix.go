@@ -67,6 +67,7 @@ type scratch struct {
 	row   []float32 // weight rows widened to float32
 	sums  []float32 // partial sums
 	few   [32]float32
+	panel integerPanel
 	codes rowCodes
 	tile  attentionTile
 }

@@ -21,7 +21,7 @@ func main() {
 	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, integer or unpack")
 	flag.Parse()
 	groups := map[string]func(){
-		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise,
+		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer,
 	}
 	generate, ok := groups[group]
 	if !ok {

@@ -106,9 +106,9 @@ func (r rows) at(i, off int) Mem {
 
 // advance moves all rows on by n bytes.
 func (r rows) advance(n int) {
-	ADDQ(Imm(uint64(n)), r.base)
+	ADDQ(I32(n), r.base)
 	if r.third != nil {
-		ADDQ(Imm(uint64(n)), r.third)
+		ADDQ(I32(n), r.third)
 	}
 }
 

@@ -1,0 +1,383 @@
+package main
+
+import (
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// Records of scales, as in package kernel: blockScale and superScale.
+const (
+	blockScaleBytes = 8
+	superScaleBytes = 72
+	superMins       = 32
+	superD          = 64
+)
+
+// blockFormat is how a block of a format is unpacked.
+type blockFormat struct {
+	name     string
+	bytes    int // of a block
+	elements int
+	unpack   func(u *unpacker)
+}
+
+// unpacker holds the registers of an unpack kernel.
+type unpacker struct {
+	codes, side, src reg.GPVirtual
+}
+
+func unpack() {
+	for _, f := range []blockFormat{
+		{"Q4_0", 18, 32, func(u *unpacker) { u.scale(0); u.storeCodes(0, u.less(u.nibbles(2), 8)) }},
+		{"Q4_1", 20, 32, func(u *unpacker) { u.scaleAndMinimum(0); u.storeCodes(0, u.nibbles(4)) }},
+		{"Q5_0", 22, 32, func(u *unpacker) { u.scale(0); u.storeCodes(0, u.less(u.fifthBits(u.nibbles(6), 2), 16)) }},
+		{"Q5_1", 24, 32, func(u *unpacker) { u.scaleAndMinimum(0); u.storeCodes(0, u.fifthBits(u.nibbles(8), 4)) }},
+		{"Q8_0", 34, 32, func(u *unpacker) {
+			u.scale(0)
+			v := YMM()
+			VMOVDQU(u.at(2), v)
+			u.storeCodes(0, v)
+		}},
+		{"IQ4_NL", 18, 32, func(u *unpacker) { u.scale(0); u.storeCodes(0, u.iq4(u.nibbles(2))) }},
+		{"Q2_K", 84, 256, (*unpacker).q2K},
+		{"Q3_K", 110, 256, (*unpacker).q3K},
+		{"Q4_K", 144, 256, (*unpacker).q4K},
+		{"Q5_K", 176, 256, (*unpacker).q5K},
+		{"Q6_K", 210, 256, (*unpacker).q6K},
+		{"IQ4_XS", 136, 256, (*unpacker).iq4XS},
+	} {
+		unpackRows(f)
+	}
+}
+
+// unpackRows loops over rows and blocks.
+func unpackRows(f blockFormat) {
+	begin("unpack"+f.name+"AVX2",
+		"func(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)",
+		"Unpacks blocks of rows into codes and records of scales; strides in bytes; rows and blocks > 0.")
+	codes, side, src, rows := arg("codes"), arg("side"), arg("src"), arg("rows")
+	scale := blockScaleBytes
+	if f.elements == 256 {
+		scale = superScaleBytes
+	}
+	Label("row")
+	u := &unpacker{codes: GP64(), side: GP64(), src: GP64()}
+	MOVQ(codes, u.codes)
+	MOVQ(side, u.side)
+	MOVQ(src, u.src)
+	blocks := arg("blocks")
+	loop("block", blocks, 1, func() {
+		f.unpack(u)
+		ADDQ(U32(f.elements), u.codes)
+		ADDQ(U32(scale), u.side)
+		ADDQ(U32(f.bytes), u.src)
+	})
+	for _, p := range []struct {
+		stride string
+		row    reg.GPVirtual
+	}{{"strideCodes", codes}, {"strideSide", side}, {"strideSrc", src}} {
+		stride, err := Param(p.stride).Resolve()
+		if err != nil {
+			panic(err)
+		}
+		ADDQ(stride.Addr, p.row)
+	}
+	DECQ(rows)
+	JNZ(LabelRef("row"))
+	end()
+}
+
+func (u *unpacker) at(off int) Mem { return Mem{Base: u.src, Disp: off} }
+
+// storeCodes writes the codes from element at on.
+func (u *unpacker) storeCodes(at int, v reg.VecVirtual) { VMOVDQU(v, Mem{Base: u.codes, Disp: at}) }
+
+// scale writes {d, 0} of a simple block.
+func (u *unpacker) scale(off int) {
+	h, x := GP32(), XMM()
+	MOVWLZX(u.at(off), h)
+	VMOVD(h, x)
+	VCVTPH2PS(x, x)
+	VMOVQ(x, Mem{Base: u.side})
+}
+
+// scaleAndMinimum writes {d, m} of a simple block.
+func (u *unpacker) scaleAndMinimum(off int) {
+	x := XMM()
+	VMOVD(u.at(off), x)
+	VCVTPH2PS(x, x)
+	VMOVQ(x, Mem{Base: u.side})
+}
+
+// superScales writes d and m of a K block, whose halves lie side by side, or d alone.
+func (u *unpacker) superScales(off int, minimum bool) {
+	h, x := GP32(), XMM()
+	if minimum {
+		MOVL(u.at(off), h)
+	} else {
+		MOVWLZX(u.at(off), h)
+	}
+	VMOVD(h, x)
+	VCVTPH2PS(x, x)
+	VMOVQ(x, Mem{Base: u.side, Disp: superD})
+}
+
+// bytes returns a vector whose bytes all hold b.
+func bytes(b byte) reg.VecVirtual {
+	v := YMM()
+	VBROADCASTSS(constant("bytes"+hex(b), uint32(b)*0x01010101), v)
+	return v
+}
+
+func hex(b byte) string { const d = "0123456789abcdef"; return string([]byte{d[b>>4], d[b&15]}) }
+
+// shifted moves bits left (n > 0) or right (n < 0); bits that cross into the neighbouring byte are the caller's to mask.
+func shifted(v reg.VecVirtual, n int) reg.VecVirtual {
+	out := YMM()
+	switch {
+	case n > 0:
+		VPSLLW(Imm(uint64(n)), v, out)
+	case n < 0:
+		VPSRLW(Imm(uint64(-n)), v, out)
+	default:
+		return v
+	}
+	return out
+}
+
+// field takes bits of v: shifted as shifted does, masked.
+func field(v reg.VecVirtual, shift int, mask byte) reg.VecVirtual {
+	out := YMM()
+	VPAND(bytes(mask), shifted(v, shift), out)
+	return out
+}
+
+func or(a, b reg.VecVirtual) reg.VecVirtual {
+	out := YMM()
+	VPOR(a, b, out)
+	return out
+}
+
+func (u *unpacker) less(v reg.VecVirtual, n byte) reg.VecVirtual {
+	out := YMM()
+	VPSUBB(bytes(n), v, out)
+	return out
+}
+
+// nibbles spreads 16 bytes over 32: low halves, then high halves.
+func (u *unpacker) nibbles(off int) reg.VecVirtual {
+	v, out := YMM(), YMM()
+	VBROADCASTI128(u.at(off), v)
+	VPSRLVQ(table("lowHigh", []uint64{0, 0, 4, 4}), v, v)
+	VPAND(bytes(15), v, out)
+	return out
+}
+
+// table places 32 bytes in the read-only data.
+func table(name string, words []uint64) Mem {
+	m, ok := constants[name]
+	if !ok {
+		m = GLOBL(group+"_"+name, RODATA|NOPTR)
+		for i, w := range words {
+			DATA(8*i, U64(w))
+		}
+		constants[name] = m
+	}
+	return m
+}
+
+// fifthBits adds 16 where the bit of an element is set: each byte gets the byte its bit is in and tests that bit.
+func (u *unpacker) fifthBits(codes reg.VecVirtual, off int) reg.VecVirtual {
+	v, bit := YMM(), YMM()
+	VPBROADCASTD(u.at(off), v)
+	VPSHUFB(table("spread", []uint64{0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303}), v, v)
+	VMOVDQU(table("bits", []uint64{0x8040201008040201, 0x8040201008040201, 0x8040201008040201, 0x8040201008040201}), bit)
+	VPAND(bit, v, v)
+	VPCMPEQB(bit, v, v)
+	VPAND(bytes(16), v, v)
+	return or(v, codes)
+}
+
+// iq4 replaces indices by the reconstruction points.
+func (u *unpacker) iq4(index reg.VecVirtual) reg.VecVirtual {
+	v := YMM()
+	VMOVDQU(table("iq4", []uint64{0xf6eaddcfbfad9881, 0x7159453526190d01, 0xf6eaddcfbfad9881, 0x7159453526190d01}), v)
+	VPSHUFB(index, v, v)
+	return v
+}
+
+func (u *unpacker) load(off int) reg.VecVirtual {
+	v := YMM()
+	VMOVDQU(u.at(off), v)
+	return v
+}
+
+// words writes 16 bytes as 16 unsigned words.
+func (u *unpacker) words(x reg.VecVirtual, off int) {
+	v := YMM()
+	VPMOVZXBW(x.AsX(), v)
+	VMOVDQU(v, Mem{Base: u.side, Disp: off})
+}
+
+func (u *unpacker) q2K() {
+	s, low := XMM(), XMM()
+	VMOVDQU(u.at(0), s)
+	mask := bytes(15)
+	VPAND(mask.AsX(), s, low)
+	u.words(low, 0)
+	VPSRLW(Imm(4), s, s)
+	VPAND(mask.AsX(), s, s)
+	u.words(s, superMins)
+	u.superScales(80, true)
+	for h := range 2 {
+		q := u.load(16 + 32*h)
+		for j := range 4 {
+			u.storeCodes(128*h+32*j, field(q, -2*j, 3))
+		}
+	}
+}
+
+func (u *unpacker) q3K() {
+	u.q3Scales()
+	u.superScales(108, false)
+	high := u.load(0)
+	for h := range 2 {
+		q := u.load(32 + 32*h)
+		for j := range 4 {
+			// Bit 4h+j of the high bits becomes bit 2 of the code.
+			c := or(field(q, -2*j, 3), field(high, 2-(4*h+j), 4))
+			u.storeCodes(128*h+32*j, u.less(c, 4))
+		}
+	}
+}
+
+// q3Scales works on four scales at a time in a general register: low four bits from one place, upper two from another.
+func (u *unpacker) q3Scales() {
+	upper, x := GP32(), XMM()
+	MOVL(u.at(96+8), upper)
+	for j := range 4 {
+		low, up := GP32(), GP32()
+		MOVL(u.at(96+4*(j%2)), low)
+		if j >= 2 {
+			SHRL(Imm(4), low)
+		}
+		ANDL(U32(0x0f0f0f0f), low)
+		MOVL(upper, up)
+		switch j {
+		case 0:
+			SHLL(Imm(4), up)
+		case 1:
+			SHLL(Imm(2), up)
+		case 3:
+			SHRL(Imm(2), up)
+		}
+		ANDL(U32(0x30303030), up)
+		ORL(up, low)
+		if j == 0 {
+			VMOVD(low, x)
+		} else {
+			VPINSRD(Imm(uint64(j)), low, x, x)
+		}
+	}
+	v, offset := YMM(), YMM()
+	VPMOVZXBW(x, v)
+	VPBROADCASTD(constant("words32", 0x00200020), offset)
+	VPSUBW(offset, v, v)
+	VMOVDQU(v, Mem{Base: u.side})
+}
+
+// scalesK4 reads the scales and minima of Q4_K and Q5_K four at a time in general registers.
+func (u *unpacker) scalesK4() {
+	a, b, c := GP32(), GP32(), GP32()
+	MOVL(u.at(4), a)
+	MOVL(u.at(8), b)
+	MOVL(u.at(12), c)
+	scales, mins := XMM(), XMM()
+	for _, p := range []struct {
+		first reg.GPVirtual
+		shift uint64
+		out   reg.VecVirtual
+	}{{a, 0, scales}, {b, 4, mins}} {
+		low, high, top := GP32(), GP32(), GP32()
+		MOVL(p.first, low)
+		ANDL(U32(0x3f3f3f3f), low)
+		VMOVD(low, p.out)
+		MOVL(c, high)
+		if p.shift > 0 {
+			SHRL(Imm(p.shift), high)
+		}
+		ANDL(U32(0x0f0f0f0f), high)
+		MOVL(p.first, top)
+		SHRL(Imm(2), top)
+		ANDL(U32(0x30303030), top)
+		ORL(top, high)
+		VPINSRD(Imm(1), high, p.out, p.out)
+	}
+	VPUNPCKLBW(scales, scales, scales) // each twice
+	u.words(scales, 0)
+	VPMOVZXBW(mins, mins)
+	VMOVDQU(mins, Mem{Base: u.side, Disp: superMins})
+}
+
+func (u *unpacker) q4K() {
+	u.superScales(0, true)
+	u.scalesK4()
+	for j := range 4 {
+		q := u.load(16 + 32*j)
+		u.storeCodes(64*j, field(q, 0, 15))
+		u.storeCodes(64*j+32, field(q, -4, 15))
+	}
+}
+
+func (u *unpacker) q5K() {
+	u.superScales(0, true)
+	u.scalesK4()
+	high := u.load(16)
+	for j := range 4 {
+		q := u.load(48 + 32*j)
+		u.storeCodes(64*j, or(field(q, 0, 15), field(high, 4-2*j, 16)))
+		u.storeCodes(64*j+32, or(field(q, -4, 15), field(high, 3-2*j, 16)))
+	}
+}
+
+func (u *unpacker) q6K() {
+	s := YMM()
+	VPMOVSXBW(u.at(192), s)
+	VMOVDQU(s, Mem{Base: u.side})
+	u.superScales(208, false)
+	for h := range 2 {
+		a, b, high := u.load(64*h), u.load(64*h+32), u.load(128+32*h)
+		for j, low := range []reg.VecVirtual{a, b, a, b} {
+			c := or(field(low, -4*(j/2), 15), field(high, 4-2*j, 0x30))
+			u.storeCodes(128*h+32*j, u.less(c, 32))
+		}
+	}
+}
+
+func (u *unpacker) iq4XS() {
+	u.superScales(0, false)
+	low, next, high, mask := XMM(), XMM(), XMM(), bytes(15)
+	VMOVD(u.at(4), low)
+	VPSRLW(Imm(4), low, next)
+	VPUNPCKLBW(next, low, low)
+	VPAND(mask.AsX(), low, low)
+	VPMOVZXBW(low, low)
+	// Word j times 2^(14-2j) has bits 2j and 2j+1 on top.
+	VPBROADCASTW(u.at(2), high)
+	VPMULLW(table("quarters", []uint64{0x0100040010004000, 0x0001000400100040, 0, 0}), high, high)
+	VPSRLW(Imm(14), high, high)
+	VPSLLW(Imm(4), high, high)
+	VPOR(high, low, low)
+	offset := XMM()
+	VPBROADCASTD(constant("words32", 0x00200020), offset)
+	VPSUBW(offset, low, low)
+	twice := XMM()
+	VPUNPCKLWD(low, low, twice)
+	VMOVDQU(twice, Mem{Base: u.side})
+	VPUNPCKHWD(low, low, twice)
+	VMOVDQU(twice, Mem{Base: u.side, Disp: 16})
+	for j := range 8 {
+		u.storeCodes(32*j, u.iq4(u.nibbles(8+16*j)))
+	}
+}
