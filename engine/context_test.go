@@ -11,6 +11,7 @@ import (
 
 	"attnbudget/engine/drop"
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel"
 	"attnbudget/engine/kvcache"
 )
 
@@ -397,4 +398,28 @@ func TestLogitsThatWereNotAskedForPanic(t *testing.T) {
 			x.Logits(i)
 		}()
 	}
+}
+
+func TestATokenAllocatesNothing(t *testing.T) {
+	row := make([]float32, 64)
+	if n := testing.AllocsPerRun(10, func() { kernel.RMSNorm(row, row, nil, 1e-5) }); n != 0 {
+		t.Skipf("a norm alone makes %v allocations", n)
+	}
+	forEach(t, func(t *testing.T, m *Model) {
+		for _, kv := range []gguf.Type{gguf.F16, gguf.Q8_0} {
+			x := newTestContext(t, m, ContextOptions{NCtx: 1024, TypeK: kv, TypeV: kv, Threads: 1})
+			decode(t, x, testTokens(300))
+			b := &Batch{Tokens: []int32{7}}
+			ctx := t.Context()
+			step := func() {
+				if err := x.Decode(ctx, b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			step()
+			if n := testing.AllocsPerRun(50, step); n != 0 {
+				t.Errorf("cache %s: %v allocations a token", kv, n)
+			}
+		}
+	})
 }
