@@ -37,13 +37,14 @@ func ParseCacheType(name string) (gguf.Type, error) {
 
 // ContextOptions fixes a context. A zero field takes its default.
 type ContextOptions struct {
-	NCtx         int       // cells of the cache, shared by all sequences, rounded up to a multiple of 256; default: what the model was trained for
-	NBatch       int       // most tokens that Decode hands to the cache as one; default 2048
-	NUBatch      int       // tokens computed at once; default 512, never more than NBatch
-	NSeqMax      int       // sequences, at most kvcache.MaxSeqs; default 1
-	TypeK, TypeV gguf.Type // CacheF32, F16, Q8_0 or Q4_0; default F16
-	Mask         []int     // layers whose attention is dropped
-	Threads      int       // default: Options.Threads
+	NCtx         int         // cells of the cache, shared by all sequences, rounded up to a multiple of 256; default: what the model was trained for
+	NBatch       int         // most tokens that Decode hands to the cache as one; default 2048
+	NUBatch      int         // tokens computed at once; default 512, never more than NBatch
+	NSeqMax      int         // sequences, at most kvcache.MaxSeqs; default 1
+	TypeK, TypeV gguf.Type   // CacheF32, F16, Q8_0 or Q4_0; default F16
+	Mask         []int       // layers whose attention is dropped
+	Surrogates   *Surrogates // stand in for the attention of exactly that mask; nil = nothing does
+	Threads      int         // default: Options.Threads
 }
 
 // params are the options of the caches; o is resolved.
@@ -111,17 +112,24 @@ func (m *Model) NewContext(o ContextOptions) (*Context, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.Surrogates.fits(mask); err != nil {
+		return nil, err
+	}
 	memory, err := kvcache.New(m.network.Config().Layout(mask), o.params())
 	if err != nil {
 		return nil, err
 	}
 	pool := kernel.NewPool(o.Threads)
 	o.Threads = pool.Threads()
-	return &Context{
+	c := &Context{
 		model: m, options: o, mask: mask, pool: pool, memory: memory,
 		pass:    model.NewPass(m.network, pool, mask, memory, o.NUBatch),
 		outputs: make([]int, 0, o.NUBatch),
-	}, nil
+	}
+	if o.Surrogates != nil {
+		c.pass.Replace(o.Surrogates.layers)
+	}
+	return c, nil
 }
 
 // Close ends the context's workers and lets its memory go.

@@ -22,6 +22,7 @@ type stateHeader struct {
 	Engine   string `json:"engine"`
 	Model    string `json:"model"`
 	Mask     string `json:"mask"`
+	Stand    string `json:"surrogates,omitempty"` // hash
 	TypeK    string `json:"type_k"`
 	TypeV    string `json:"type_v"`
 	Rotated  bool   `json:"rotated"`
@@ -49,6 +50,7 @@ func (c *Context) stateHeader() stateHeader {
 	}
 	p := c.options.params()
 	return stateHeader{
+		Stand:  c.options.Surrogates.hashOrNone(),
 		Engine: Version, Model: c.model.identity(), Mask: c.mask.Canonical(),
 		TypeK: p.TypeK.String(), TypeV: p.TypeV.String(), Rotated: c.memory.Rotated(), Caches: strings.Join(caches, " "),
 		NCtx: c.options.NCtx, NSeqMax: c.options.NSeqMax, NUBatch: c.options.NUBatch, Position: c.memory.Last(0),
@@ -141,6 +143,7 @@ func (c *Context) accepts(saved stateHeader) error {
 		{"the engine version", saved.Engine, here.Engine},
 		{"the model", saved.Model, here.Model},
 		{"the drop mask", saved.Mask, here.Mask},
+		{"the surrogates", saved.Stand, here.Stand},
 		{"the key cache type", saved.TypeK, here.TypeK},
 		{"the value cache type", saved.TypeV, here.TypeV},
 		{"the rotation of the cache", fmt.Sprint(saved.Rotated), fmt.Sprint(here.Rotated)},

@@ -116,6 +116,9 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 	w.conv.reshape(w.mix.n, w.channels())
 	w.out.reshape(w.mix.n, w.values())
 	for _, run := range p.memory.Runs() {
+		if run.From >= w.mix.n {
+			break // a variant that is not alive yet
+		}
 		w.run = run
 		w.states.Start(run)
 		p.pool.Run(run.To-run.From, w.convRow)
@@ -144,7 +147,7 @@ func (w *deltaWork) convolve(t int) {
 	y := w.conv.row(t)
 	clear(y)
 	for j := range w.width {
-		x, weights := w.input(t-(w.width-1)+j)[:len(y)], w.l.conv[j*len(y):][:len(y)]
+		x, weights := w.input(t - (w.width - 1) + j)[:len(y)], w.l.conv[j*len(y):][:len(y)]
 		for c := range y {
 			y[c] += weights[c] * x[c]
 		}

@@ -65,18 +65,16 @@ func sqrt32(n int) float32 { return float32(math.Sqrt(float64(n))) }
 
 func (m *gemma3) Config() *Config { return m.config }
 
-func (m *gemma3) prepare(p *Pass) func() { return func() { m.forward(p) } }
+func (m *gemma3) prepare(p *Pass) func() {
+	attention := func(i int) { m.attention(p, i, &m.layers[i]) }
+	return func() { m.forward(p, attention) }
+}
 
-func (m *gemma3) forward(p *Pass) {
+func (m *gemma3) forward(p *Pass, attention func(layer int)) {
 	p.embed(&m.embedding, m.embeddingScale)
 	for i := range m.layers {
 		l := &m.layers[i]
-		if !p.mask.Has(i) {
-			p.norm(p.h, p.x, l.attnNorm)
-			m.attention(p, i, l)
-			p.norm(p.y, p.y, l.attnPostNorm)
-			p.add(p.x, p.y)
-		}
+		p.branch(i, l.attnNorm, attention)
 		p.norm(p.h, p.x, l.ffnNorm)
 		p.geglu(p.y, p.h, &l.ffn)
 		p.norm(p.y, p.y, l.ffnPostNorm)
@@ -104,4 +102,5 @@ func (m *gemma3) attention(p *Pass, i int, l *gemma3Layer) {
 	p.scale(p.q, m.queryScale)
 	p.attend(p.a, p.q, i, s.Heads, 1)
 	p.linear(p.y, &l.o, p.a)
+	p.norm(p.y, p.y, l.attnPostNorm)
 }

@@ -128,26 +128,22 @@ func (m *gemma4) loadProjections(l *loader, b *gemma4Layer, i int, block string,
 func (m *gemma4) Config() *Config { return m.config }
 
 func (m *gemma4) prepare(p *Pass) func() {
+	attention := func(i int) { m.attention(p, i, &m.layers[i]) }
 	if m.perLayer == nil {
-		return func() { m.forward(p, nil) }
+		return func() { m.forward(p, attention, nil) }
 	}
 	e := newLayerInput(p, m)
-	return func() { m.forward(p, e) }
+	return func() { m.forward(p, attention, e) }
 }
 
-func (m *gemma4) forward(p *Pass, e *layerInput) {
+func (m *gemma4) forward(p *Pass, attention func(layer int), e *layerInput) {
 	p.embed(&m.embedding, m.embeddingScale)
 	if e != nil {
 		p.copy(e.x, p.x)
 	}
 	for i := range m.layers {
 		l := &m.layers[i]
-		if !p.mask.Has(i) {
-			p.norm(p.h, p.x, l.attnNorm)
-			m.attention(p, i, l)
-			p.norm(p.y, p.y, l.attnPostNorm)
-			p.add(p.x, p.y)
-		}
+		p.branch(i, l.attnNorm, attention)
 		p.norm(p.h, p.x, l.ffnNorm)
 		p.geglu(p.y, p.h, &l.ffn)
 		p.norm(p.y, p.y, l.ffnPostNorm)
@@ -187,4 +183,5 @@ func (m *gemma4) attention(p *Pass, i int, l *gemma4Layer) {
 	p.rotate(p.q, rope, s.DimK)
 	p.attend(p.a, p.q, s.Owner, s.Heads, 1)
 	p.linear(p.y, &l.o, p.a)
+	p.norm(p.y, p.y, l.attnPostNorm)
 }

@@ -59,17 +59,16 @@ func (k *keys) attentionScale(dim int) float32 {
 
 func (m *llama) Config() *Config { return m.config }
 
-func (m *llama) prepare(p *Pass) func() { return func() { m.forward(p) } }
+func (m *llama) prepare(p *Pass) func() {
+	attention := func(i int) { m.attention(p, i, &m.layers[i]) }
+	return func() { m.forward(p, attention) }
+}
 
-func (m *llama) forward(p *Pass) {
+func (m *llama) forward(p *Pass, attention func(layer int)) {
 	p.embed(&m.embedding, 1)
 	for i := range m.layers {
 		l := &m.layers[i]
-		if !p.mask.Has(i) {
-			p.norm(p.h, p.x, l.attnNorm)
-			m.attention(p, i, l)
-			p.add(p.x, p.y)
-		}
+		p.branch(i, l.attnNorm, attention)
 		p.norm(p.h, p.x, l.ffnNorm)
 		p.swiglu(p.y, p.h, &l.ffn)
 		p.add(p.x, p.y)

@@ -26,7 +26,9 @@ type Pass struct {
 	// forward pass goes astray.
 	OnHidden func(layer int, tokens []int, h []float32)
 
-	lastStore int // the last layer that stores anything
+	lastStore  int // the last layer that stores anything
+	surrogates Surrogates
+	variants   *Variants // nil in an ordinary pass: one mask
 
 	tokens  []int32
 	pos     []int32
@@ -35,6 +37,7 @@ type Pass struct {
 	logits  []float32 // [len(outputs)][Vocab], where the caller wants them
 
 	x, h, y, q, k, v, a, gate, up *rows
+	low                           *rows   // what a surrogate projects to
 	followers                     []*rows // narrowed together with the residual stream
 
 	attention kernel.Attention
@@ -107,10 +110,10 @@ func (p *Pass) each(r *rows, f func(p *Pass, i int)) {
 
 // embed reads the rows of the embedding, multiplied by scale.
 func (p *Pass) embed(e *kernel.Matrix, scale float32) {
-	p.x.reshape(len(p.tokens), e.Cols)
+	p.x.reshape(len(p.live), e.Cols)
 	p.op = operands{matrix: e, scale: scale}
 	p.each(p.x, func(p *Pass, i int) {
-		embedRow(p.x.row(i), p.op.matrix, p.tokens[i], p.op.scale)
+		embedRow(p.x.row(i), p.op.matrix, p.tokens[p.live[i]], p.op.scale)
 	})
 	p.hidden(-1)
 }
@@ -211,7 +214,7 @@ func (p *Pass) activate(gate, up *rows, activation func(dst, gate, up []float32)
 // store writes keys and values into the cache of layer; k and v are used up by it.
 func (p *Pass) store(layer int, k, v *rows) {
 	p.op = operands{src: k, src2: v, store: p.memory.Store(layer)}
-	p.each(k, func(p *Pass, i int) { p.op.store.Put(i, p.op.src.row(i), p.op.src2.row(i)) })
+	p.each(k, func(p *Pass, i int) { p.op.store.Put(p.live[i], p.op.src.row(i), p.op.src2.row(i)) })
 	p.stored(layer)
 }
 
@@ -261,7 +264,17 @@ func (p *Pass) head(output *Linear, norm []float32) {
 		return
 	}
 	p.norm(p.h, p.x, norm)
-	p.pool.MatMul(p.logits, &output.W, p.h.read(p.pool))
+	if p.variants != nil {
+		p.variants.output = output
+		return
+	}
+	p.project(p.logits, output)
+}
+
+// project computes the logits of h.
+func (p *Pass) project(logits []float32, output *Linear) {
+	p.pool.MatMul(logits, &output.W, p.h.read(p.pool))
+	p.logits = logits
 	p.op = operands{weight: output.Bias, scale: p.config.Softcap}
 	if output.Bias != nil || p.config.Softcap != 0 {
 		p.each(p.h, func(p *Pass, i int) { p.finish(p.logits[i*p.config.Vocab:][:p.config.Vocab]) })

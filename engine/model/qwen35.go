@@ -93,7 +93,8 @@ func (m *qwen35) prepare(p *Pass) func() {
 		gate:      newRows(cap(p.live), widest),
 		delta:     newDeltaWork(p, m),
 	}
-	return func() { m.forward(p, w) }
+	mixing := func(i int) { m.mixing(p, i, &m.layers[i], w) }
+	return func() { m.forward(p, mixing) }
 }
 
 // qwen35Work is the scratch memory of one context.
@@ -102,19 +103,11 @@ type qwen35Work struct {
 	delta           *deltaWork
 }
 
-func (m *qwen35) forward(p *Pass, w *qwen35Work) {
+func (m *qwen35) forward(p *Pass, mixing func(layer int)) {
 	p.embed(&m.embedding, 1)
 	for i := range m.layers {
 		l := &m.layers[i]
-		if !p.mask.Has(i) {
-			p.norm(p.h, p.x, l.attnNorm)
-			if l.delta != nil {
-				w.delta.forward(p, i, l.delta)
-			} else {
-				m.attention(p, i, l.attention, w)
-			}
-			p.add(p.x, p.y)
-		}
+		p.branch(i, l.attnNorm, mixing)
 		p.norm(p.h, p.x, l.ffnNorm)
 		p.swiglu(p.y, p.h, &l.ffn)
 		p.add(p.x, p.y)
@@ -123,7 +116,15 @@ func (m *qwen35) forward(p *Pass, w *qwen35Work) {
 	p.head(&m.output, m.outputNorm)
 }
 
-// attention computes y from h.
+// mixing computes y from h, in either way.
+func (m *qwen35) mixing(p *Pass, i int, l *qwen35Layer, w *qwen35Work) {
+	if l.delta != nil {
+		w.delta.forward(p, i, l.delta)
+	} else {
+		m.attention(p, i, l.attention, w)
+	}
+}
+
 func (m *qwen35) attention(p *Pass, i int, l *gatedAttention, w *qwen35Work) {
 	s := &m.config.Layers[i]
 	p.linear(p.k, &l.k, p.h)

@@ -46,3 +46,9 @@ func (r *rows) keep(which []int) {
 	}
 	r.n, r.valid = len(which), false
 }
+
+// repeat appends a copy of rows [from, from+n).
+func (r *rows) repeat(from, n int) {
+	copy(r.data[r.n*r.cols:(r.n+n)*r.cols], r.data[from*r.cols:(from+n)*r.cols])
+	r.n, r.valid = r.n+n, false
+}
