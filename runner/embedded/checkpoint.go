@@ -15,25 +15,31 @@ import (
 const checkpointSchema = "attnbudget/checkpoint/1"
 
 // checkpointHeader begins every part of a checkpoint: each process that works on the unit writes one, then a line per
-// finished item. Only lines of the same unit in the same environment may be continued.
+// finished batch. Only lines of the same unit in the same environment may be continued.
 type checkpointHeader struct {
 	Schema      string `json:"schema"`
 	Unit        string `json:"unit"`
 	Environment string `json:"environment"`
 }
 
+// checkpointBatch is one line: the items that were evaluated together. What a batch holds decides the rounding of its
+// results, so a batch is kept whole or not at all, and a resumed evaluation makes the batches that an unbroken one makes.
+type checkpointBatch[Item any] struct {
+	Items []Item `json:"items"`
+}
+
 // checkpoint appends finished items to a file.
-type checkpoint struct {
+type checkpoint[Item any] struct {
 	f        *os.File
-	perSync  int
-	unsynced bytes.Buffer
-	waiting  int
-	resumed  int // processes that worked on it before this one and finished at least one item
+	perSync  int    // items
+	batch    []Item // not written yet
+	unsynced int    // items written since the last sync
+	resumed  int    // processes that worked on it before this one and finished at least one batch
 }
 
 // openCheckpoint reads the items finished so far and opens the file for more. What does not belong to the job, and
-// everything behind the first damaged line, is cut off; a torn last line costs only its item.
-func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint, []Item, error) {
+// everything behind the first damaged line, is cut off; a torn last line costs only its batch.
+func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint[Item], []Item, error) {
 	header := checkpointHeader{checkpointSchema, job.Unit.ID, job.Environment}
 	b, err := os.ReadFile(job.Checkpoint)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -44,11 +50,11 @@ func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint, []Item,
 	if err != nil {
 		return nil, nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	c := &checkpoint{f: f, perSync: perSync, resumed: resumed}
+	c := &checkpoint[Item]{f: f, perSync: perSync, resumed: resumed}
 	if err := f.Truncate(int64(good)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("checkpoint: %w", err), f.Close())
 	}
-	if err := errors.Join(c.put(header), c.sync()); err != nil {
+	if err := errors.Join(c.write(header), c.sync()); err != nil {
 		return nil, nil, errors.Join(err, f.Close())
 	}
 	return c, done, nil
@@ -56,63 +62,59 @@ func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint, []Item,
 
 // readCheckpoint returns the items of b, how many parts with items it has, and how many of its bytes are good.
 func readCheckpoint[Item any](b []byte, header checkpointHeader) (items []Item, parts, good int) {
-	itemsInPart := 0
+	batchesInPart := 0
 	for len(b[good:]) > 0 {
 		line, _, whole := bytes.Cut(b[good:], []byte{'\n'})
 		if !whole {
 			break
 		}
-		var h checkpointHeader
-		if json.Unmarshal(line, &h) != nil {
+		var v struct {
+			checkpointHeader
+			checkpointBatch[Item]
+		}
+		if json.Unmarshal(line, &v) != nil {
 			break
 		}
-		if h.Schema != "" {
-			if h != header {
-				break
-			}
-			itemsInPart = 0
-		} else {
-			var item Item
-			if good == 0 || json.Unmarshal(line, &item) != nil {
-				break
-			}
-			items = append(items, item)
-			if itemsInPart++; itemsInPart == 1 {
+		switch isHeader := v.Schema != ""; {
+		case isHeader && v.checkpointHeader == header && v.Items == nil:
+			batchesInPart = 0
+		case !isHeader && good > 0 && len(v.Items) > 0:
+			items = append(items, v.Items...)
+			if batchesInPart++; batchesInPart == 1 {
 				parts++
 			}
+		default:
+			return items, parts, good
 		}
 		good += len(line) + 1
 	}
 	return items, parts, good
 }
 
-// add appends one finished item; it is durable after at most perSync-1 further ones, or close.
-func (c *checkpoint) add(item any) error {
-	if err := c.put(item); err != nil {
+// add notes one finished item of the running batch.
+func (c *checkpoint[Item]) add(item Item) { c.batch = append(c.batch, item) }
+
+// endBatch writes the batch whose items have been added; it is durable once perSync items have been written, or after
+// close.
+func (c *checkpoint[Item]) endBatch() error {
+	if len(c.batch) == 0 {
+		return nil
+	}
+	if err := c.write(checkpointBatch[Item]{c.batch}); err != nil {
 		return err
 	}
-	if c.waiting++; c.waiting < c.perSync {
+	c.unsynced += len(c.batch)
+	c.batch = c.batch[:0]
+	if c.unsynced < c.perSync {
 		return nil
 	}
 	return c.sync()
 }
 
-func (c *checkpoint) put(v any) error {
+func (c *checkpoint[Item]) write(v any) error {
 	b, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	c.unsynced.Write(b)
-	c.unsynced.WriteByte('\n')
-	return nil
-}
-
-func (c *checkpoint) sync() error {
-	_, err := c.f.Write(c.unsynced.Bytes())
-	c.unsynced.Reset()
-	c.waiting = 0
 	if err == nil {
-		err = c.f.Sync()
+		_, err = c.f.Write(append(b, '\n'))
 	}
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
@@ -120,4 +122,13 @@ func (c *checkpoint) sync() error {
 	return nil
 }
 
-func (c *checkpoint) close() error { return errors.Join(c.sync(), c.f.Close()) }
+func (c *checkpoint[Item]) sync() error {
+	c.unsynced = 0
+	if err := c.f.Sync(); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// close makes the written batches durable. Items of a batch that has not ended are dropped.
+func (c *checkpoint[Item]) close() error { return errors.Join(c.sync(), c.f.Close()) }

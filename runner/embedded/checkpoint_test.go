@@ -20,18 +20,22 @@ func checkpointJob(t *testing.T) runner.Job {
 	return runner.Job{Unit: plan.Unit{ID: "u1"}, Environment: "e1", Checkpoint: filepath.Join(t.TempDir(), "u1.jsonl")}
 }
 
-// work opens the checkpoint, adds the items and closes it.
-func work(t *testing.T, job runner.Job, items ...int) (done []item, resumed int) {
+// work opens the checkpoint, adds the batches and closes it.
+func work(t *testing.T, job runner.Job, batches ...[]item) (done []item, resumed int) {
 	t.Helper()
 	c, done, err := openCheckpoint[item](job, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range items {
-		if err := c.add(item{n}); err != nil {
+	for _, batch := range batches {
+		for _, i := range batch {
+			c.add(i)
+		}
+		if err := c.endBatch(); err != nil {
 			t.Fatal(err)
 		}
 	}
+	c.add(item{99}) // of a batch that does not end
 	if err := c.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,13 +45,13 @@ func work(t *testing.T, job runner.Job, items ...int) (done []item, resumed int)
 func TestACheckpointGivesItsItemsBack(t *testing.T) {
 	job := checkpointJob(t)
 	for i, step := range []struct {
-		add     []int
+		add     [][]item
 		done    []item
 		resumed int
 	}{
-		{[]int{1, 2, 3}, nil, 0},
+		{[][]item{{{1}, {2}}, {{3}}}, nil, 0},
 		{nil, []item{{1}, {2}, {3}}, 1},
-		{[]int{4}, []item{{1}, {2}, {3}}, 1}, // the process before this one finished nothing
+		{[][]item{{{4}}}, []item{{1}, {2}, {3}}, 1}, // the process before this one finished nothing
 		{nil, []item{{1}, {2}, {3}, {4}}, 2},
 	} {
 		done, resumed := work(t, job, step.add...)
@@ -58,15 +62,18 @@ func TestACheckpointGivesItsItemsBack(t *testing.T) {
 }
 
 func TestADamagedCheckpointLosesOnlyWhatIsDamaged(t *testing.T) {
+	const last = `{"items":[{"n":3},{"n":4}]}`
 	for name, damage := range map[string]func(string) string{
-		"torn last line":     func(s string) string { return s[:len(s)-3] },
-		"line of nonsense":   func(s string) string { return strings.Replace(s, `{"n":3}`, `{"n":x}`, 1) },
-		"zeros at the end":   func(s string) string { return strings.Replace(s, `{"n":3}`, "\x00\x00", 1) },
-		"half a line inside": func(s string) string { return strings.Replace(s, "{\"n\":3}\n", `{"n"`, 1) + "{\"n\":4}\n" },
+		"torn last line":                func(s string) string { return s[:len(s)-3] },
+		"last line unended":             func(s string) string { return s[:len(s)-1] },
+		"line of nonsense":              func(s string) string { return strings.Replace(s, last, `{"items":[{"n":x}]}`, 1) },
+		"zeros at the end":              func(s string) string { return strings.Replace(s, last, "\x00\x00", 1) },
+		"empty batch":                   func(s string) string { return strings.Replace(s, last, `{"items":[]}`, 1) },
+		"half a line, then a whole one": func(s string) string { return strings.Replace(s, last+"\n", `{"items"`, 1) + last + "\n" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := checkpointJob(t)
-			work(t, job, 1, 2, 3)
+			work(t, job, []item{{1}, {2}}, []item{{3}, {4}})
 			b, err := os.ReadFile(job.Checkpoint)
 			if err != nil {
 				t.Fatal(err)
@@ -75,7 +82,7 @@ func TestADamagedCheckpointLosesOnlyWhatIsDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, want := range [][]item{{{1}, {2}}, {{1}, {2}, {3}}} {
-				done, _ := work(t, job, 3)
+				done, _ := work(t, job, []item{{3}})
 				if diff := cmp.Diff(want, done); diff != "" {
 					t.Error(diff)
 				}
@@ -90,9 +97,9 @@ func TestACheckpointOfAnotherUnitOrEnvironmentIsNotUsed(t *testing.T) {
 		"environment": func(j *runner.Job) { j.Environment = "e2" },
 	} {
 		job := checkpointJob(t)
-		work(t, job, 1, 2)
+		work(t, job, []item{{1}, {2}})
 		change(&job)
-		if done, resumed := work(t, job, 1); done != nil || resumed != 0 {
+		if done, resumed := work(t, job, []item{{1}}); done != nil || resumed != 0 {
 			t.Errorf("other %s: %v items, resumed %d", name, done, resumed)
 		}
 		if done, _ := work(t, job); len(done) != 1 {
@@ -101,22 +108,25 @@ func TestACheckpointOfAnotherUnitOrEnvironmentIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestItemsAreOnDiskAfterEverySync(t *testing.T) {
+func TestABatchIsOnDiskWhenItEnds(t *testing.T) {
 	job := checkpointJob(t)
-	c, _, err := openCheckpoint[item](job, 2)
+	c, _, err := openCheckpoint[item](job, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.close()
-	for n, want := range []int{0, 2, 2, 4} {
-		if err := c.add(item{n}); err != nil {
-			t.Fatal(err)
+	for n := range 4 {
+		c.add(item{n})
+		if n%2 == 1 {
+			if err := c.endBatch(); err != nil {
+				t.Fatal(err)
+			}
 		}
 		b, err := os.ReadFile(job.Checkpoint)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := strings.Count(string(b), `"n":`); got != want {
+		if got, want := strings.Count(string(b), `"n":`), (n+1)/2*2; got != want {
 			t.Errorf("after %d items %d are on disk, expected %d", n+1, got, want)
 		}
 	}
@@ -124,11 +134,12 @@ func TestItemsAreOnDiskAfterEverySync(t *testing.T) {
 
 func FuzzReadCheckpoint(f *testing.F) {
 	header := checkpointHeader{checkpointSchema, "u1", "e1"}
-	const text = `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1"}` + "\n" + `{"n":1}` + "\n" + `{"n":2}` + "\n"
+	const text = `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1"}` + "\n" + `{"items":[{"n":1},{"n":2}]}` + "\n" + `{"items":[{"n":3}]}` + "\n"
 	f.Add([]byte(text))
 	f.Add([]byte(text + text[:40]))
 	f.Add([]byte(text + "null\n[]\n"))
-	f.Add([]byte("{\"n\":1}\n"))
+	f.Add([]byte(text + `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1","items":[{"n":4}]}` + "\n"))
+	f.Add([]byte("{\"items\":[{\"n\":1}]}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		items, parts, good := readCheckpoint[item](b, header)
 		if good > len(b) || parts > len(items) {

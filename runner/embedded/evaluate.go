@@ -56,7 +56,8 @@ func (c *child) taskOptions() eval.TaskOptions {
 	return eval.TaskOptions{Tasks: cond.Tasks, NCtx: cond.Context, NBatch: cond.Batch, Threads: c.job.Threads}
 }
 
-// tasksPerSync is after how many finished tasks a checkpoint is synced to disk; a task takes less time than a sync.
+// tasksPerSync is after how many finished tasks a checkpoint is synced to disk; a batch of them may take less time than a
+// sync.
 const tasksPerSync = 25
 
 // evaluation is what the evaluators have in common; an Item is one finished chunk or task.
@@ -105,9 +106,29 @@ func evaluateFrom[Item any](ctx context.Context, c *child, ec *engine.Context, e
 	}
 	finished := len(done)
 	c.say.progress(c.job.Condition.Stage, int64(finished), int64(e.total))
-	return e.run(ctx, ec, done, func(item Item) error {
+	batches := &batchContext{Context: ec, end: cp.endBatch}
+	items, err = e.run(ctx, batches, done, func(item Item) error {
+		cp.add(item)
 		finished++
 		c.say.progress(c.job.Condition.Stage, int64(finished), int64(e.total))
-		return cp.add(item)
+		return batches.err
 	})
+	if err == nil {
+		err = cp.endBatch()
+	}
+	return items, err
+}
+
+// batchContext notices where an evaluator goes on to the next batch: it then clears the context.
+type batchContext struct {
+	eval.Context
+	end func() error
+	err error // the first of end
+}
+
+func (b *batchContext) Clear() {
+	if b.err == nil {
+		b.err = b.end()
+	}
+	b.Context.Clear()
 }
