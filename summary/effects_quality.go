@@ -38,8 +38,10 @@ func (ds *dataset) comparePerplexity(e *Effect) {
 	if n := len(a); n >= signedRankFrom && n < tFrom {
 		e.Ratio, e.Check = e.Check, e.Ratio
 	}
-	e.Ratio, e.Check, e.Difference = e.adopt(*e.Ratio), e.adopt(*e.Check), e.adopt(ppl)
-	if !e.Check.Bounded {
+	e.Ratio, e.Difference = e.adopt(*e.Ratio), e.adopt(ppl)
+	if e.Check.Bounded {
+		e.Check = e.adopt(*e.Check)
+	} else {
 		e.Check = nil
 	}
 	if slices.Equal(a, b) {

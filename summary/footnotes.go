@@ -20,6 +20,9 @@ func (l *layout) general(s *Summary, cells [][]TableCell) {
 	if n := l.noise(s); n != "" {
 		l.remarks = append(l.remarks, n)
 	}
+	if d := l.detectable(cells); d != "" {
+		l.remarks = append(l.remarks, d)
+	}
 	l.remarks = append(l.remarks, l.warnings(cells)...)
 }
 
@@ -122,6 +125,37 @@ func distance(n *Noise) float64 {
 		return math.Abs(n.Difference.Est)
 	}
 	return 0
+}
+
+// detectable says how large an effect would have had to be to show, where timings are undecided.
+func (l *layout) detectable(cells [][]TableCell) string {
+	least, most := math.Inf(1), 0.0
+	for _, row := range cells {
+		for _, c := range row {
+			if c.Verdict != Undecided {
+				continue
+			}
+			if d := l.ds.compare(comparison{c.Arm, c.Against, c.Condition, l.def.Cells}).Detectable; d != nil {
+				least, most = min(least, *d), max(most, *d)
+			}
+		}
+	}
+	if most == 0 {
+		return ""
+	}
+	from, to := detectableText(least), detectableText(most)
+	if from != to {
+		to = from + " to " + to
+	}
+	return fmt.Sprintf("where it says %s, so many blocks with so much noise show a ratio of %s or more, with %.0f %% power", undecidedText, to, 100*power)
+}
+
+// detectableText rounds up the distance from 1 to two digits.
+func detectableText(ratio float64) string {
+	d := max(ratio-1, 1e-6)
+	decimals := max(1-int(math.Floor(math.Log10(d))), 0)
+	scale := math.Pow10(decimals)
+	return fixed(math.Ceil(ratio*scale)/scale, decimals) + "×"
 }
 
 // warnings lists what the comparisons of this table warn of, with where.

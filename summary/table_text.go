@@ -128,8 +128,8 @@ func effectText(c *TableCell, effect, metric string) string {
 			i.Est, i.Lo, i.Hi, unit = 100*i.Est, 100*i.Lo, 100*i.Hi, " points"
 		}
 	}
-	half := (i.Hi - i.Lo) / 2
-	if half == 0 {
+	half := min(i.Hi-i.Est, i.Est-i.Lo) // of a ratio the lower side is the narrower one
+	if half <= 0 {
 		return signed(i.Est, exactDecimals(i.Est), sign) + unit
 	}
 	d := decidedDecimals(i, neutral, decimalsOf(half))
