@@ -69,7 +69,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 		return nil, err
 	}
 	s.journal = journal
-	if err := s.begin(); err != nil {
+	if err := s.begin(inv); err != nil {
 		return nil, errors.Join(err, journal.Close())
 	}
 	return s, nil
@@ -102,7 +102,8 @@ func newSessionID() string {
 	return time.Now().UTC().Format("20060102T150405Z") + "-" + hex.EncodeToString(b[:])
 }
 
-func (s *session) begin() error {
+// begin journals the session and removes files of work that earlier sessions left and this one cannot use.
+func (s *session) begin(inv *inventory) error {
 	err := errors.Join(
 		s.emit(results.Event{Kind: results.EventSessionStart, Environment: s.o.Environment.ID(), Message: s.o.Command}),
 		s.emit(results.Event{Kind: results.EventPlan, Message: s.plan.CampaignSHA256}))
@@ -110,8 +111,8 @@ func (s *session) begin() error {
 		return err
 	}
 	for _, d := range s.decisions {
-		if d.record == nil && d.changes == nil && d.why != "not run yet" {
-			s.report(Event{Event: results.Event{Kind: EventNote, Message: d.why + "; the unit is run again"}})
+		if damaged := inv.damaged[d.unit.ID]; damaged != nil {
+			s.report(Event{Event: results.Event{Kind: EventNote, Message: damaged.Error() + "; the unit is run again"}})
 		}
 	}
 	if s.states, err = newStates(s); err != nil {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -180,7 +181,7 @@ func TestAChildEndsWithItsParent(t *testing.T) {
 }
 
 func TestTheKernelKillsTheChildOfADeadParent(t *testing.T) {
-	if childAttributes().Pdeathsig == 0 {
+	if runtime.GOOS != "linux" {
 		t.Skip("only Linux does")
 	}
 	parent := exec.Command(os.Args[0])
