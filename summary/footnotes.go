@@ -14,8 +14,8 @@ func (l *layout) general(s *Summary, cells [][]TableCell) {
 	if legend := l.legend(cells); legend != "" {
 		l.remarks = append(l.remarks, legend)
 	}
-	if len(s.Environments) > 1 {
-		l.remarks = append(l.remarks, environmentNote(s.Environments))
+	if used := l.environments(s, cells); len(used) > 1 {
+		l.remarks = append(l.remarks, environmentNote(used))
 	}
 	if n := l.noise(s); n != "" {
 		l.remarks = append(l.remarks, n)
@@ -67,6 +67,27 @@ func (l *layout) reference() string {
 		return describe(change)
 	}
 	return "the baseline " + l.ds.plan.Baseline
+}
+
+// environments lists those that made records of the table's values.
+func (l *layout) environments(s *Summary, cells [][]TableCell) []Environment {
+	used := map[string]bool{}
+	for _, row := range cells {
+		for _, c := range row {
+			if shown := l.cells[place{c.Arm, c.Condition}][l.def.Cells]; shown != nil {
+				for _, v := range shown.Values {
+					used[v.Environment] = true
+				}
+			}
+		}
+	}
+	var out []Environment
+	for _, e := range s.Environments {
+		if used[e.ID] {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 func environmentNote(environments []Environment) string {
