@@ -114,6 +114,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // shortTime shows a duration with the two largest of its units.
 func shortTime(d time.Duration) string {
 	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < 10*time.Second:
 		return fmt.Sprintf("%.1fs", d.Seconds())
 	case d < time.Minute:

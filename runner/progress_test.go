@@ -123,7 +123,7 @@ func TestTheWayOfReportingIsChosen(t *testing.T) {
 
 func TestShortTimes(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		40 * time.Millisecond: "0.0s", 1500 * time.Millisecond: "1.5s", 42 * time.Second: "42s",
+		40 * time.Millisecond: "40ms", 1500 * time.Millisecond: "1.5s", 42 * time.Second: "42s",
 		90 * time.Second: "1m30s", 2*time.Hour + 5*time.Minute: "2h05m", 100 * time.Hour: "100h00m",
 	} {
 		equal(t, d.String(), want, shortTime(d))
