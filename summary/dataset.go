@@ -80,6 +80,9 @@ func (ds *dataset) count(o *observation) {
 
 func (ds *dataset) note(planned map[string]bool) {
 	ds.notes = append(ds.notes, ds.plan.Warnings...)
+	if ds.plan.Order == plan.OrderSequential {
+		ds.notes = append(ds.notes, sequentialNote)
+	}
 	ds.notes = append(ds.notes, ds.damaged...)
 	stale := 0
 	for id := range ds.records {
@@ -91,6 +94,9 @@ func (ds *dataset) note(planned map[string]bool) {
 		ds.notes = append(ds.notes, count(stale, "record")+" of units that are no longer in the plan left out")
 	}
 }
+
+// sequentialNote qualifies every timing of a run that asked for no interleaving.
+const sequentialNote = "the arms ran one after the other and not interleaved: drift of the machine looks like an effect, and intervals do not show it"
 
 // observe decodes a record. One that says something else than its unit asks for counts as a failure.
 func observe(u *plan.Unit, r *results.Record) *observation {

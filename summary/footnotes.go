@@ -20,6 +20,9 @@ func (l *layout) general(s *Summary, cells [][]TableCell) {
 	if n := l.noise(s); n != "" {
 		l.remarks = append(l.remarks, n)
 	}
+	if l.ds.plan.Order == plan.OrderSequential && l.def.Cells == plan.MetricTokensPerSecond {
+		l.remarks = append(l.remarks, sequentialNote)
+	}
 	if d := l.detectable(cells); d != "" {
 		l.remarks = append(l.remarks, d)
 	}

@@ -399,3 +399,15 @@ func TestARunWithoutAPlanIsAnError(t *testing.T) {
 		t.Error("a run without a plan is summarised")
 	}
 }
+
+func TestSequentialRunsSayThatDriftIsNotCancelled(t *testing.T) {
+	run := newTestRun()
+	run.plan.Order = plan.OrderSequential
+	s := run.build(t)
+	if !slices.Contains(s.Notes, sequentialNote) || !slices.Contains(s.Tables[0].Remarks, sequentialNote) {
+		t.Errorf("notes %q, remarks %q", s.Notes, s.Tables[0].Remarks)
+	}
+	if slices.Contains(s.Tables[1].Remarks, sequentialNote) {
+		t.Error("bytes drift")
+	}
+}
