@@ -21,7 +21,7 @@ lint: ## gofmt, go vet, staticcheck
 fuzz-short: ## every fuzzer for FUZZTIME (5s)
 	@set -e; for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -parallel 2 $$pkg; \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x -parallel 2 $$pkg; \
 	  done; done
 
 race: ## runner and engine under the race detector (needs a C compiler)

@@ -28,6 +28,14 @@ func Write(w io.Writer, format string, results []Result) error {
 	case "sql":
 		return writeSQL(w, results)
 	}
+	return CheckFormat(format)
+}
+
+// CheckFormat returns an error that lists Formats when there is no format of that name.
+func CheckFormat(format string) error {
+	if slices.Contains(Formats(), format) {
+		return nil
+	}
 	return fmt.Errorf("unknown output format %q; there are %s", format, strings.Join(Formats(), ", "))
 }
 

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"attnbudget/engine/bench"
+
+	"github.com/spf13/cobra"
+)
+
+type benchFlags struct {
+	model                      modelFlags
+	context                    contextFlags
+	prompts, generates, depths string
+	pairs                      []string
+	repetitions                int
+	output                     string
+	noWarmup                   bool
+	seed                       uint64
+}
+
+func newBench() *cobra.Command {
+	var f benchFlags
+	c := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure prompt processing and generation, as llama-bench does",
+		Long: `Measures tokens per second of prompt processing (pp) and generation (tg), with llama-bench's options, output formats and field
+names. Lists (128,512) and ranges (0-4096+1024) are accepted for -p, -n and -d. To compare settings use a campaign: it interleaves them.`,
+		Example: `  run-campaign bench -m model.gguf
+  run-campaign bench -m model.gguf -p 512 -n 64 -d 0,4096 -r 5 -o jsonl
+  run-campaign bench -m model.gguf -p 0 -n 32 -d 4096 -ctk q8_0 -ctv q8_0 --attention-drop-layers 19,20`,
+		Args: positional(),
+		RunE: func(c *cobra.Command, _ []string) error { return runBench(c, f) },
+	}
+	f.model.add(c)
+	f.context.add(c, -1, "")
+	c.Flags().StringVarP(&f.prompts, "n-prompt", "p", "512", "prompt lengths; 0 = none")
+	c.Flags().StringVarP(&f.generates, "n-gen", "n", "128", "numbers of generated tokens; 0 = none")
+	c.Flags().StringVarP(&f.depths, "n-depth", "d", "0", "tokens in the cache before the timed part")
+	c.Flags().StringArrayVar(&f.pairs, "pg", nil, "prompt and generation in one test, for instance 512,128 (also -pg)")
+	c.Flags().IntVarP(&f.repetitions, "repetitions", "r", 5, "samples of each test")
+	c.Flags().StringVarP(&f.output, "output", "o", "md", strings.Join(bench.Formats(), ", "))
+	c.Flags().BoolVar(&f.noWarmup, "no-warmup", false, "skip the untimed first pass of each test")
+	c.Flags().Uint64Var(&f.seed, "seed", 1, "of the tokens")
+	return c
+}
+
+func runBench(c *cobra.Command, f benchFlags) error {
+	tests, err := f.tests()
+	if err != nil {
+		return err
+	}
+	m, err := f.model.open()
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	bar := newBar(c.ErrOrStderr(), "bench")
+	defer bar.done()
+	var out []bench.Result
+	for i, o := range tests {
+		o.Progress = func(done, total int) { bar.set(int64(i*total+done), int64(len(tests)*total)) }
+		r, err := bench.Run(c.Context(), m, o)
+		if err != nil {
+			return err
+		}
+		out = append(out, r)
+		if f.output == "jsonl" { // a later test may fail: what is measured is out
+			if err := bench.Write(c.OutOrStdout(), f.output, out[i:]); err != nil {
+				return err
+			}
+		}
+	}
+	bar.done()
+	if f.output == "jsonl" {
+		return nil
+	}
+	return bench.Write(c.OutOrStdout(), f.output, out)
+}
+
+func (f *benchFlags) tests() ([]bench.Options, error) {
+	if err := bench.CheckFormat(f.output); err != nil {
+		return nil, &usageError{err}
+	}
+	o, err := f.context.options()
+	if err != nil {
+		return nil, err
+	}
+	lists := map[string][]int{}
+	for flag, list := range map[string]string{"-p": f.prompts, "-n": f.generates, "-d": f.depths} {
+		if lists[flag], err = bench.Counts(list); err != nil {
+			return nil, &usageError{fmt.Errorf("%s: %w", flag, err)}
+		}
+	}
+	var pairs []bench.Pair
+	for _, s := range f.pairs {
+		p, err := bench.ParsePair(s)
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("-pg: %w", err)}
+		}
+		pairs = append(pairs, p)
+	}
+	base := bench.Options{
+		Batch: o.NBatch, UBatch: o.NUBatch, TypeK: o.TypeK, TypeV: o.TypeV, Mask: o.Mask, Threads: f.model.threads,
+		Repetitions: f.repetitions, NoWarmup: f.noWarmup,
+		Trace: fmt.Sprintf("seed %d", f.seed), DepthTrace: fmt.Sprintf("seed %d depth", f.seed),
+	}
+	tests := bench.Tests(base, lists["-p"], lists["-n"], lists["-d"], pairs)
+	if len(tests) == 0 {
+		return nil, &usageError{fmt.Errorf("nothing to measure: -p, -n and -pg are all 0 or empty")}
+	}
+	return tests, nil
+}

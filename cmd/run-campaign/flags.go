@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"attnbudget/engine"
+	"attnbudget/engine/builtin"
+	"attnbudget/engine/gguf"
+
+	"github.com/spf13/cobra"
+)
+
+// llamaFlags are llama.cpp's one-dash spellings of more than one letter, which the flag library would read as several.
+var llamaFlags = map[string]string{
+	"-ub": "--ubatch-size", "-ctk": "--cache-type-k", "-ctv": "--cache-type-v", "-fa": "--flash-attn", "-pg": "--pg",
+}
+
+// expandLlamaFlags rewrites llamaFlags, also in the form -ctk=q8_0, up to a "--".
+func expandLlamaFlags(args []string) []string {
+	out := make([]string, len(args))
+	copy(out, args)
+	for i, a := range out {
+		if a == "--" {
+			break
+		}
+		name, value, has := strings.Cut(a, "=")
+		if long, ok := llamaFlags[name]; ok {
+			out[i] = long
+			if has {
+				out[i] += "=" + value
+			}
+		}
+	}
+	return out
+}
+
+// modelFlags are the flags of every command that opens one model.
+type modelFlags struct {
+	model   string
+	threads int
+}
+
+func (f *modelFlags) add(c *cobra.Command) {
+	c.Flags().StringVarP(&f.model, "model", "m", "builtin:glossary-5m", "GGUF file (the first part of a split model), or builtin:NAME")
+	c.Flags().IntVarP(&f.threads, "threads", "t", 0, "threads; 0 = one per processor")
+}
+
+// open opens the model; the caller closes it.
+func (f *modelFlags) open() (*engine.Model, error) {
+	o := engine.Options{Threads: f.threads}
+	if !builtin.IsName(f.model) {
+		return engine.Open(f.model, o)
+	}
+	file, err := openBuiltin(f.model)
+	if err != nil {
+		return nil, err
+	}
+	return engine.OpenFile(file, o)
+}
+
+func openBuiltin(name string) (*gguf.File, error) {
+	if kind, err := builtin.KindOf(name); err != nil {
+		return nil, err
+	} else if kind != builtin.Model {
+		return nil, &usageError{fmt.Errorf("%s is a %s file, not a model; models: %s", name, kind, strings.Join(builtin.Names(builtin.Model), ", "))}
+	}
+	data, err := builtin.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	return gguf.OpenBytes(name, data)
+}
+
+// contextFlags are the flags of every command that makes a context.
+type contextFlags struct {
+	ctx, batch, ubatch int
+	typeK, typeV       string
+	drop               string
+	flash              string
+}
+
+func (f *contextFlags) add(c *cobra.Command, nctx int, usage string) {
+	if nctx >= 0 {
+		c.Flags().IntVarP(&f.ctx, "ctx-size", "c", nctx, usage)
+	}
+	c.Flags().IntVarP(&f.batch, "batch-size", "b", 2048, "most tokens of one batch")
+	c.Flags().IntVar(&f.ubatch, "ubatch-size", 512, "tokens computed at once (also -ub)")
+	c.Flags().StringVar(&f.typeK, "cache-type-k", "f16", "type of the K cache: f32, f16, q8_0, q4_0 (also -ctk)")
+	c.Flags().StringVar(&f.typeV, "cache-type-v", "f16", "type of the V cache (also -ctv)")
+	c.Flags().StringVar(&f.drop, "attention-drop-layers", "", "layers whose attention is dropped, for instance 19,20,24,25")
+	c.Flags().StringVar(&f.flash, "flash-attn", "auto", "accepted for llama.cpp's sake; attention is always computed in tiles (also -fa)")
+}
+
+// options are the context's; a mistake in a flag is a usage error.
+func (f *contextFlags) options() (engine.ContextOptions, error) {
+	o := engine.ContextOptions{NCtx: f.ctx, NBatch: f.batch, NUBatch: f.ubatch}
+	var err error
+	if o.TypeK, err = engine.ParseCacheType(f.typeK); err != nil {
+		return o, &usageError{fmt.Errorf("-ctk: %w", err)}
+	}
+	if o.TypeV, err = engine.ParseCacheType(f.typeV); err != nil {
+		return o, &usageError{fmt.Errorf("-ctv: %w", err)}
+	}
+	o.Mask, err = parseLayers(f.drop)
+	return o, err
+}
+
+// parseLayers reads "0,3"; empty is no layer.
+func parseLayers(s string) ([]int, error) {
+	if s == "" {
+		return nil, nil
+	}
+	var out []int
+	for part := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(part))
+		if err != nil {
+			return nil, &usageError{fmt.Errorf("--attention-drop-layers %s: %q is not a layer number; write for instance 19,20,24,25", s, part)}
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"attnbudget/results"
+)
+
+// session is a run of the program in the background whose lines of progress can be waited for.
+type session struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	lines chan string
+
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func startRun(t *testing.T, campaign, dir string, args ...string) *session {
+	t.Helper()
+	s := &session{t: t, lines: make(chan string, 1000)}
+	s.cmd = exec.Command(program, append([]string{"run", campaign, "--dir", dir, "--progress", "json"}, args...)...)
+	s.cmd.Env = append(os.Environ(), "ATTNBUDGET_CACHE="+filepath.Join(filepath.Dir(dir), "cache"))
+	pipe, err := s.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stdout = &s.out
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.cmd.Process.Kill() })
+	go func() {
+		defer close(s.lines)
+		for scan := bufio.NewScanner(pipe); scan.Scan(); {
+			s.lines <- scan.Text()
+		}
+	}()
+	return s
+}
+
+// await reads lines until one contains text.
+func (s *session) await(text string) {
+	s.t.Helper()
+	timeout := time.After(60 * time.Second)
+	for {
+		select {
+		case line, open := <-s.lines:
+			if !open {
+				s.t.Fatalf("ended before %q", text)
+			}
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-timeout:
+			s.t.Fatalf("no %q within a minute", text)
+		}
+	}
+}
+
+// exit waits for the end and returns the exit code and the last lines.
+func (s *session) exit() (int, string) {
+	s.t.Helper()
+	var last strings.Builder
+	for line := range s.lines {
+		last.WriteString(line + "\n")
+	}
+	err := s.cmd.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		s.t.Fatal(err)
+	}
+	return s.cmd.ProcessState.ExitCode(), last.String()
+}
+
+const long = `name: long
+models: {glossary: builtin:glossary-5m}
+formats: [F16]
+masks: {none: [], first: [0], second: [1]}
+baseline: {format: F16, mask: none}
+stages:
+  - perplexity: {text: builtin:evaluation, context: 512, chunks: 40}
+`
+
+func longCampaign(t *testing.T) (file, dir string) {
+	t.Helper()
+	work := t.TempDir()
+	file = filepath.Join(work, "long.yaml")
+	if err := os.WriteFile(file, []byte(long), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file, filepath.Join(work, "run")
+}
+
+func goodRecords(t *testing.T, path string) int {
+	t.Helper()
+	dir, err := results.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for r, err := range dir.Records() {
+		if err != nil || r.Outcome != results.OK {
+			t.Errorf("a record that is not good: %v, %v", r, err)
+		}
+		n++
+	}
+	return n
+}
+
+func TestASecondRunnerOnTheSameDirectoryExits4AndNamesTheHolder(t *testing.T) {
+	file, dir := longCampaign(t)
+	first := startRun(t, file, dir)
+	first.await(results.EventUnitStart)
+	second := startRun(t, file, dir)
+	code, said := second.exit()
+	if code != exitLocked {
+		t.Errorf("exit %d, want %d; it said %s", code, exitLocked, said)
+	}
+	for _, want := range []string{"pid", "run-campaign run"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the message does not name %q: %s", want, said)
+		}
+	}
+}
+
+func TestOneInterruptFinishesTheUnitAndStops(t *testing.T) {
+	file, dir := longCampaign(t)
+	s := startRun(t, file, dir)
+	s.await(results.EventUnitStart)
+	s.cmd.Process.Signal(syscall.SIGINT)
+	if code, said := s.exit(); code != exitInterrupted {
+		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, said)
+	}
+	if n := goodRecords(t, dir); n != 1 {
+		t.Errorf("%d records, want the one of the unit that was running", n)
+	}
+	again := startRun(t, file, dir)
+	if code, said := again.exit(); code != exitDone || goodRecords(t, dir) != 3 {
+		t.Errorf("the resumed run: exit %d with %d records: %s", code, goodRecords(t, dir), said)
+	}
+}
+
+func TestTwoInterruptsAbortTheUnit(t *testing.T) {
+	file, dir := longCampaign(t)
+	s := startRun(t, file, dir)
+	s.await(`"phase":"perplexity"`)
+	s.cmd.Process.Signal(syscall.SIGINT)
+	time.Sleep(50 * time.Millisecond)
+	s.cmd.Process.Signal(syscall.SIGINT)
+	if code, said := s.exit(); code != exitInterrupted {
+		t.Errorf("exit %d, want %d: %s", code, exitInterrupted, said)
+	}
+	if n := goodRecords(t, dir); n != 0 {
+		t.Errorf("%d records, want none", n)
+	}
+}

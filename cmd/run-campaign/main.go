@@ -1,0 +1,114 @@
+// Command run-campaign runs declarative experiment campaigns on language models in GGUF files, and single
+// measurements on one model. Each command is one file; the work is done in the packages it calls.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"attnbudget/campaigns"
+	"attnbudget/results"
+	"attnbudget/runner"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, documented in the help text and the README.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2 // wrong flags, or mistakes in the campaign
+	exitFailedUnits = 3 // the run went to its end, but some units failed
+	exitLocked      = 4 // another process holds the run directory
+	exitInterrupted = 130
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	root := newRoot()
+	root.SetArgs(expandLlamaFlags(args))
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !errors.Is(err, errReported) {
+		fmt.Fprintln(stderr, "run-campaign: "+err.Error())
+	}
+	return exitCode(err)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "run-campaign",
+		Short: "Run experiment campaigns on language models in GGUF files",
+		Long: `Runs declarative experiment campaigns on language models in GGUF files: which layers' attention can be dropped,
+what that buys in speed and memory and what it costs in quality, with interleaved repetitions and every number traced to a raw record.
+
+Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with failed units · 4 run directory locked · 130 interrupted`,
+		Example: `  run-campaign plan campaigns/quickstart.yaml
+  run-campaign run campaigns/quickstart.yaml
+  run-campaign tables runs/quickstart --format markdown`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w\nsee '%s --help'", err, c.CommandPath())}
+	})
+	root.AddGroup(&cobra.Group{ID: "campaign", Title: "Campaigns:"}, &cobra.Group{ID: "model", Title: "One model:"})
+	for _, c := range []*cobra.Command{newRun(), newPlan(), newStatus(), newSummarize(), newTables()} {
+		c.GroupID = "campaign"
+		root.AddCommand(c)
+	}
+	for _, c := range []*cobra.Command{newBench(), newPerplexity(), newHellaSwag(), newWinogrande(), newQuantize(), newInspect(), newGenerate(), newSynth()} {
+		c.GroupID = "model"
+		root.AddCommand(c)
+	}
+	root.AddCommand(newUnit())
+	return root
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// errReported marks a failure whose message has been printed already.
+var errReported = errors.New("reported")
+
+// positional accepts exactly the named arguments.
+func positional(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return &usageError{fmt.Errorf("%s takes %s, got %d arguments\nsee '%s --help'", c.CommandPath(), strings.Join(names, " "), len(args), c.CommandPath())}
+		}
+		return nil
+	}
+}
+
+func exitCode(err error) int {
+	var usage *usageError
+	var mistakes campaigns.Mistakes
+	var locked *results.LockedError
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, runner.ErrInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, errFailedUnits):
+		return exitFailedUnits
+	case errors.As(err, &locked):
+		return exitLocked
+	case errors.As(err, &usage), errors.As(err, &mistakes), strings.HasPrefix(err.Error(), "unknown command"):
+		return exitUsage
+	}
+	return exitFailed
+}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"attnbudget/campaigns"
+	"attnbudget/engine"
+	"attnbudget/plan"
+	"attnbudget/results"
+	"attnbudget/runner"
+	"attnbudget/runner/embedded"
+	"attnbudget/summary"
+
+	"github.com/spf13/cobra"
+)
+
+type runFlags struct {
+	dir                    string
+	only                   []string
+	dryRun                 bool
+	until                  string
+	timeout                time.Duration
+	retryFailed            bool
+	allowEnvironmentChange bool
+	progress               string
+}
+
+func newRun() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run FILE",
+		Short: "Run a campaign, or go on with it",
+		Long: `Runs the campaign in FILE unit by unit into a run directory and prints its tables at the end. Killed or interrupted at any
+instant, the same command goes on with the first unit that has no valid record. A changed campaign reruns only what changed.
+
+Ctrl-C once finishes the running unit and stops; twice aborts it. Both exit 130 and can be resumed.`,
+		Example: `  run-campaign run campaigns/quickstart.yaml
+  run-campaign run night.yaml --dir results/night --until 07:00
+  run-campaign run night.yaml --only 'perplexity/**' --progress json
+  run-campaign run night.yaml --retry-failed`,
+		Args: positional("FILE"),
+		RunE: func(c *cobra.Command, args []string) error { return runCampaign(c, args[0], f) },
+	}
+	c.Flags().StringVar(&f.dir, "dir", "", "run directory (default runs/NAME)")
+	c.Flags().StringArrayVar(&f.only, "only", nil, "run only units whose name matches this glob, for instance 'depth/**'; may be repeated")
+	c.Flags().BoolVar(&f.dryRun, "dry-run", false, "say what would run and why, write nothing")
+	c.Flags().StringVar(&f.until, "until", "", "start no block that is not expected to end by this time, for instance 07:00")
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "for one unit, for instance 10m (default: the campaign's)")
+	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "run failed units again")
+	c.Flags().BoolVar(&f.allowEnvironmentChange, "allow-environment-change", false, "go on although the machine or this program changed; blocks are never paired across the change")
+	c.Flags().StringVar(&f.progress, "progress", runner.ProgressAuto, "auto, bar, lines, json or none")
+	return c
+}
+
+func runCampaign(c *cobra.Command, file string, f runFlags) error {
+	campaign, err := campaigns.Load(file)
+	if err != nil {
+		return err
+	}
+	defer campaign.Close()
+	p := campaign.Plan()
+	stderr := c.ErrOrStderr()
+	for _, w := range p.Warnings {
+		fmt.Fprintln(stderr, "warning: "+w)
+	}
+	o, err := f.options(c)
+	if err != nil {
+		return err
+	}
+	if o.Campaign, err = os.ReadFile(file); err != nil {
+		return err
+	}
+	path := f.dir
+	if path == "" {
+		path = filepath.Join("runs", p.Campaign)
+	}
+	dir, err := openRun(path, p.Campaign, f.dryRun)
+	if err != nil {
+		return err
+	}
+	reporter, err := newReporter(stderr, f.progress)
+	if err != nil {
+		return &usageError{err}
+	}
+	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
+	defer release()
+	o.Stop = stop
+	sum, err := runner.Run(ctx, p, dir, o, embedded.Executor{}, reporter)
+	reporter.Close()
+	if f.dryRun || sum.Session == "" {
+		return err
+	}
+	return errors.Join(err, conclude(c, dir, sum))
+}
+
+// conclude writes the summary and the tables of what there is and says how the run stands.
+func conclude(c *cobra.Command, dir *results.Dir, sum runner.Summary) error {
+	s, err := summary.Build(dir.Path())
+	if err != nil {
+		return err
+	}
+	if err := summary.Write(dir.Path(), s); err != nil {
+		return err
+	}
+	out := c.OutOrStdout()
+	if sum.Left == 0 {
+		if err := writeTables(out, s, "text"); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(out, "\n%d units done, %d failed, %d left · records, summary.json and tables in %s\n", sum.Done, sum.Failed, sum.Left, dir.Path())
+	switch {
+	case sum.Failed > 0:
+		fmt.Fprintf(out, "see run-campaign status %s; --retry-failed runs failed units again\n", dir.Path())
+		return errFailedUnits
+	case sum.Left > 0:
+		fmt.Fprintln(out, "the same command goes on")
+	}
+	return nil
+}
+
+// errFailedUnits is a run that went to its end although some units failed.
+var errFailedUnits = fmt.Errorf("some units failed: %w", errReported)
+
+func (f *runFlags) options(c *cobra.Command) (runner.Options, error) {
+	o := runner.Options{
+		Command: "run-campaign " + strings.Join(os.Args[1:], " "), Only: f.only, RetryFailed: f.retryFailed,
+		AllowEnvironmentChange: f.allowEnvironmentChange, DryRun: f.dryRun, Timeout: f.timeout,
+	}
+	if f.until != "" {
+		t, err := plan.Deadline(f.until, time.Now())
+		if err != nil {
+			return o, &usageError{fmt.Errorf("--until: %w", err)}
+		}
+		o.Until = t
+	}
+	env, err := runner.Machine(engine.Version)
+	if err != nil {
+		return o, err
+	}
+	o.Environment = &env
+	return o, nil
+}
+
+// openRun opens the run directory, making it unless nothing is to be written.
+func openRun(path, campaign string, dryRun bool) (*results.Dir, error) {
+	if !dryRun {
+		return results.Create(path, campaign)
+	}
+	dir, err := results.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return dir, err
+}
+
+// newReporter shows progress on w, as bars only when it is a terminal.
+func newReporter(w io.Writer, way string) (runner.Reporter, error) {
+	if f, ok := w.(*os.File); ok {
+		return runner.NewReporter(f, way)
+	}
+	switch way {
+	case runner.ProgressJSON:
+		return runner.NewJSON(w), nil
+	case runner.ProgressBar:
+		return runner.NewBars(w, false), nil
+	case runner.ProgressAuto, runner.ProgressLines:
+		return runner.NewLines(w, false), nil
+	}
+	return nil, fmt.Errorf("--progress %s: expected auto, bar, lines, json or none", way)
+}
