@@ -1,5 +1,5 @@
 // Package eval measures what a model knows: faithful ports of the evaluators of upstream's llama-perplexity
-// (perplexity, HellaSwag, Winogrande), on the context of this project's engine.
+// (perplexity, KL divergence, HellaSwag, Winogrande, multiple choice), on the context of this project's engine.
 //
 // Every evaluator is made in two steps. New... reads, checks and tokenises its input and says which context it needs;
 // Run evaluates, calls back for every finished item, and skips items that a checkpoint already has. Write... prints

@@ -16,6 +16,7 @@ import (
 type hashModel struct {
 	vocab   int
 	part    int // NUBatch
+	seed    uint64
 	history map[int32][]int32
 	logits  map[int][]float32
 	poison  func(history []int32) bool // rows that come out as NaN
@@ -74,7 +75,7 @@ func (m *hashModel) after(history []int32) []float32 {
 	for _, t := range history {
 		fmt.Fprintf(h, "%d,", t)
 	}
-	rng := rand.New(rand.NewPCG(h.Sum64(), 1))
+	rng := rand.New(rand.NewPCG(h.Sum64(), m.seed))
 	out := make([]float32, m.vocab)
 	for i := range out {
 		out[i] = float32(3 * rng.NormFloat64())

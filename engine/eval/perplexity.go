@@ -23,15 +23,13 @@ type PerplexityOptions struct {
 // Perplexity is a prepared evaluation: the text in chunks of NCtx tokens, of which the second half is predicted token by
 // token (Jelinek et al. 1977 for the measure; the protocol is upstream's).
 type Perplexity struct {
-	NCtx   int
+	passages
 	NBatch int // as upstream prints it
 	NSeq   int // chunks decoded at once
 	Chunks int // to evaluate
 
 	threads int
-	bos     int32
-	addBOS  bool
-	tokens  []int32
+	vocab   int
 }
 
 // Chunk is one finished chunk and its JSON line.
@@ -47,7 +45,8 @@ const kindChunk = "perplexity_chunk"
 
 // NewPerplexity tokenises the text. The error is a *TooShortError if it has fewer than two contexts.
 func NewPerplexity(tok *tokenizer.Tokenizer, in Input, o PerplexityOptions) (*Perplexity, error) {
-	p := &Perplexity{NCtx: defaultInt(o.NCtx, 512), NBatch: defaultInt(o.NBatch, 2048), threads: o.Threads, bos: tok.BOS(), addBOS: tok.AddBOS()}
+	p := &Perplexity{NBatch: defaultInt(o.NBatch, 2048), threads: o.Threads, vocab: tok.VocabSize()}
+	p.passages = passages{NCtx: defaultInt(o.NCtx, 512), bos: tok.BOS(), addBOS: tok.AddBOS()}
 	switch {
 	case p.NCtx < 4:
 		return nil, fmt.Errorf("perplexity: a context of %d tokens leaves nothing to predict: it must be at least 4", o.NCtx)
@@ -56,8 +55,7 @@ func NewPerplexity(tok *tokenizer.Tokenizer, in Input, o PerplexityOptions) (*Pe
 	case tok.AddEOS():
 		return nil, fmt.Errorf("perplexity: %s: the vocabulary ends every text with an EOS token, for which the protocol has no rule", in.Name)
 	}
-	p.NSeq = max(1, p.NBatch/p.NCtx)
-	p.NBatch = min(p.NBatch, p.NSeq*p.NCtx)
+	p.NSeq, p.NBatch = p.parallel(p.NBatch)
 	text, err := in.passage()
 	if err != nil {
 		return nil, err
@@ -89,9 +87,6 @@ func (p *Perplexity) ContextOptions(base engine.ContextOptions) engine.ContextOp
 	return base
 }
 
-// first is the first position whose logits are scored; they predict the token behind it.
-func (p *Perplexity) first() int { return p.NCtx / 2 }
-
 // Run evaluates the chunks that done does not have and calls each for every one when it is finished, in order. The
 // result has done in front. The error is a *NotFiniteError if a chunk has no perplexity; ctx ends it early.
 func (p *Perplexity) Run(ctx context.Context, c Context, done []Chunk, each func(Chunk) error) ([]Chunk, error) {
@@ -108,12 +103,11 @@ func (p *Perplexity) Run(ctx context.Context, c Context, done []Chunk, each func
 			return chunks, fmt.Errorf("perplexity: chunk %d: %w", len(chunks)+1, err)
 		}
 		for range n {
-			scored := p.NCtx - 1 - p.first()
-			chunk, err := p.chunk(len(chunks)+1, values[:scored])
+			chunk, err := newChunk(len(chunks)+1, values[:p.scored()])
 			if err != nil {
 				return chunks, err
 			}
-			values = values[scored:]
+			values = values[p.scored():]
 			chunks = append(chunks, chunk)
 			if err := each(chunk); err != nil {
 				return chunks, err
@@ -129,7 +123,7 @@ func (p *Perplexity) check(done []Chunk) error {
 		return &CheckpointError{stagePerplexity, fmt.Sprintf("it has %d chunks, the text %d", len(done), p.Chunks)}
 	}
 	for i, d := range done {
-		if d.Chunk != i+1 || d.Tokens != p.NCtx-1-p.first() {
+		if d.Chunk != i+1 || d.Tokens != p.scored() {
 			return &CheckpointError{stagePerplexity, fmt.Sprintf("entry %d is chunk %d with %d tokens", i+1, d.Chunk, d.Tokens)}
 		}
 	}
@@ -138,25 +132,16 @@ func (p *Perplexity) check(done []Chunk) error {
 
 // decode evaluates n chunks from chunk start (from 0): log-probabilities of the scored tokens, chunk by chunk.
 func (p *Perplexity) decode(ctx context.Context, s scorer, start, n int) ([]float64, error) {
-	var b batch
-	var queries []query
-	for seq := range n {
-		tokens := p.tokens[(start+seq)*p.NCtx:][:p.NCtx]
-		for pos, token := range tokens {
-			if pos >= p.first() && pos < p.NCtx-1 {
-				queries = append(queries, query{row: len(b.Tokens), token: tokens[pos+1]})
-			}
-			if pos == 0 && p.addBOS {
-				token = p.bos // instead of the first token, which nothing predicts
-			}
-			b.add(token, pos, int32(seq))
-		}
+	b, rows, targets := p.batch(start, n)
+	queries := make([]query, len(rows))
+	for i, row := range rows {
+		queries[i] = query{row: row, token: targets[i]}
 	}
-	return s.score(ctx, &b, queries)
+	return s.score(ctx, b, queries)
 }
 
-// chunk sums up one chunk.
-func (p *Perplexity) chunk(no int, logProbs []float64) (Chunk, error) {
+// newChunk sums up one chunk.
+func newChunk(no int, logProbs []float64) (Chunk, error) {
 	if v, bad := notFinite(logProbs); bad {
 		return Chunk{}, &NotFiniteError{stagePerplexity, fmt.Sprintf("chunk %d", no), v}
 	}

@@ -41,32 +41,42 @@ type scorer struct {
 }
 
 // score decodes b and answers the queries, which must be in ascending order of rows. Values are natural logarithms and may
-// be NaN or infinite. It hands the context what it computes at once anyway, part by part, because the logits of a
-// whole batch can take gigabytes.
+// be NaN or infinite.
 func (s scorer) score(ctx context.Context, b *batch, queries []query) ([]float64, error) {
-	b.Logits = make([]bool, len(b.Tokens))
-	for _, q := range queries {
-		b.Logits[q.row] = true
+	rows := make([]int, len(queries))
+	for i, q := range queries {
+		rows[i] = q.row
 	}
 	out := make([]float64, len(queries))
+	err := s.visit(ctx, b, rows, func(i int, logits []float32) {
+		out[i] = logProb(logits, queries[i].token, queries[i].single)
+	})
+	return out, err
+}
+
+// visit decodes b and calls f(i, logits of rows[i]) for every i, from several goroutines. rows ascend and may repeat. The
+// context gets what it computes at once anyway, part by part, because the logits of a whole batch can take gigabytes.
+func (s scorer) visit(ctx context.Context, b *batch, rows []int, f func(i int, logits []float32)) error {
+	b.Logits = make([]bool, len(b.Tokens))
+	for _, row := range rows {
+		b.Logits[row] = true
+	}
 	next, size := 0, s.context.NUBatch()
 	for from := 0; from < len(b.Tokens); from += size {
 		to := min(from+size, len(b.Tokens))
 		part := engine.Batch{Tokens: b.Tokens[from:to], Pos: b.Pos[from:to], Seqs: b.Seqs[from:to], Logits: b.Logits[from:to]}
 		if err := s.context.Decode(ctx, &part); err != nil {
-			return nil, err
+			return err
 		}
 		first := next
-		for next < len(queries) && queries[next].row < to {
+		for next < len(rows) && rows[next] < to {
 			next++
 		}
-		answers := out[first:next]
-		parallel(s.threads, len(answers), func(i int) {
-			q := queries[first+i]
-			answers[i] = logProb(s.context.Logits(q.row-from), q.token, q.single)
+		parallel(s.threads, next-first, func(i int) {
+			f(first+i, s.context.Logits(rows[first+i]-from))
 		})
 	}
-	return out, nil
+	return nil
 }
 
 // logProb is the natural logarithm of the softmax of logits at token. As upstream, differences and exponentials are

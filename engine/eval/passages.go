@@ -1,0 +1,40 @@
+package eval
+
+// passages is a text in chunks of NCtx tokens. The first half of a chunk is context, the second is predicted.
+type passages struct {
+	NCtx   int // tokens of a chunk
+	bos    int32
+	addBOS bool // the first token of a chunk, which nothing predicts, gives way to BOS
+	tokens []int32
+}
+
+// first is the first position whose logits are scored; they predict the token behind it.
+func (p passages) first() int { return p.NCtx / 2 }
+
+// scored is how many tokens of a chunk are predicted.
+func (p passages) scored() int { return p.NCtx - 1 - p.first() }
+
+// parallel is how many chunks are decoded at once, and the tokens of such a batch as upstream counts them.
+func (p passages) parallel(nBatch int) (nSeq, batch int) {
+	nSeq = max(1, nBatch/p.NCtx)
+	return nSeq, min(nBatch, nSeq*p.NCtx)
+}
+
+// batch puts n chunks from chunk start (from 0) side by side. rows[i] predicts targets[i]; there are scored() a chunk.
+func (p passages) batch(start, n int) (b *batch, rows []int, targets []int32) {
+	b = &batch{}
+	for seq := range n {
+		tokens := p.tokens[(start+seq)*p.NCtx:][:p.NCtx]
+		for pos, token := range tokens {
+			if pos >= p.first() && pos < p.NCtx-1 {
+				rows = append(rows, len(b.Tokens))
+				targets = append(targets, tokens[pos+1])
+			}
+			if pos == 0 && p.addBOS {
+				token = p.bos
+			}
+			b.add(token, pos, int32(seq))
+		}
+	}
+	return b, rows, targets
+}
