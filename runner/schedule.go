@@ -38,15 +38,27 @@ func selected(decisions []decision) []decision {
 type inventory struct {
 	records map[string]*results.Record      // usable, by unit id
 	damaged map[string]*results.RecordError // by unit id
-	byName  map[string][]*results.Record
+	former  map[place][]*results.Record     // usable, of units that the plan no longer has
 }
+
+// place is where a unit stands in a campaign whatever its key: the units that an edit turns into one another share it.
+type place struct {
+	arm, stage string
+	block      int
+}
+
+func placeOf(u *plan.Unit) place { return place{u.Arm, u.Key.Stage, u.Block} }
 
 // takeInventory reads all records. A record of a newer schema is an error and not a damaged one: to run its unit again
 // would be to throw away work that a newer version of the program can read.
-func takeInventory(dir *results.Dir) (*inventory, error) {
-	inv := &inventory{map[string]*results.Record{}, map[string]*results.RecordError{}, map[string][]*results.Record{}}
+func takeInventory(dir *results.Dir, p *plan.Plan) (*inventory, error) {
+	inv := &inventory{map[string]*results.Record{}, map[string]*results.RecordError{}, map[place][]*results.Record{}}
 	if dir == nil {
 		return inv, nil
+	}
+	planned := make(map[string]bool, len(p.Units))
+	for i := range p.Units {
+		planned[p.Units[i].ID] = true
 	}
 	for r, err := range dir.Records() {
 		var damaged *results.RecordError
@@ -61,7 +73,9 @@ func takeInventory(dir *results.Dir) (*inventory, error) {
 		default:
 			r.Stdout, r.Stderr = "", ""
 			inv.records[r.Unit.ID] = r
-			inv.byName[r.Unit.Name] = append(inv.byName[r.Unit.Name], r)
+			if at := placeOf(&r.Unit); !planned[r.Unit.ID] {
+				inv.former[at] = append(inv.former[at], r)
+			}
 		}
 	}
 	return inv, nil
@@ -80,7 +94,7 @@ func (inv *inventory) newest(decisions []decision) *results.Record {
 
 // survey decides about every unit of the plan, in plan order.
 func survey(p *plan.Plan, dir *results.Dir, o Options) ([]decision, *inventory, error) {
-	inv, err := takeInventory(dir)
+	inv, err := takeInventory(dir, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,11 +144,11 @@ func (inv *inventory) decide(u *plan.Unit, retryFailed bool) decision {
 	return d
 }
 
-// nearest is the record of the same name whose key differs in the fewest fields; of equals, the newest.
+// nearest is the former record in the place of u whose key differs in the fewest fields; of equals, the newest.
 func (inv *inventory) nearest(u *plan.Unit) *results.Record {
 	var best *results.Record
 	fewest := 0
-	for _, r := range inv.byName[u.Name] {
+	for _, r := range inv.former[placeOf(u)] {
 		n := len(u.Key.Diff(r.Unit.Key))
 		if best == nil || n < fewest || n == fewest && r.Ended.After(best.Ended) {
 			best, fewest = r, n

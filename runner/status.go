@@ -18,7 +18,7 @@ type UnitStatus struct {
 	Status  string            `json:"status"`            // UnitDone, UnitFailed or UnitLeft
 	Runs    bool              `json:"runs"`              // the next run, with the options given, executes it
 	Why     string            `json:"why,omitempty"`     // why it is left or how it failed
-	Changes []plan.Difference `json:"changes,omitempty"` // fields of the key that differ from the nearest record of the same name
+	Changes []plan.Difference `json:"changes,omitempty"` // fields of the key that differ from the nearest record of the same arm, stage and block that the plan no longer has
 }
 
 // Status compares the plan with the run directory without writing or locking anything. Of the options, Only,

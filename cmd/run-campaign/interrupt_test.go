@@ -127,7 +127,7 @@ func TestASecondRunnerOnTheSameDirectoryExits4AndNamesTheHolder(t *testing.T) {
 	if code != exitLocked {
 		t.Errorf("exit %d, want %d; it said %s", code, exitLocked, said)
 	}
-	for _, want := range []string{"pid", "run-campaign run"} {
+	for _, want := range []string{"in use by process", "run-campaign run"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the message does not name %q: %s", want, said)
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"strings"
 
 	"attnbudget/campaigns"
 	"attnbudget/engine"
@@ -83,11 +82,7 @@ func writeStatus(w io.Writer, units []runner.UnitStatus, sum runner.Summary, all
 		if u.Status == runner.UnitDone && !all {
 			continue
 		}
-		why := u.Why
-		for _, d := range u.Changes {
-			why = strings.TrimPrefix(why+fmt.Sprintf("; %s was %q, is %q", d.Field, d.Old, d.New), "; ")
-		}
-		if _, err := fmt.Fprintf(w, "%-6s  %s  %s\n", u.Status, u.Unit.Name, why); err != nil {
+		if _, err := fmt.Fprintf(w, "%-6s  %s  %s\n", u.Status, u.Unit.Name, u.Why); err != nil {
 			return err
 		}
 	}
