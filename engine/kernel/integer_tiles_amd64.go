@@ -15,8 +15,9 @@ type (
 
 // integerTiles computes products with quantised weights by assembly kernels: weight rows are unpacked to signed 8-bit
 // codes, a panel of rows is laid out with one row per lane, and the panel multiplies the activation rows a few at a time.
-// Decoding and prefill go the same way, which is why their results are the same.
+// A few activation rows are left to the decoders, which give the same results.
 type integerTiles struct {
+	decode      *decoders
 	rows, lanes int // of a panel; of a vector
 	inputs      []int
 	// kernels by number of activation rows as in inputs
@@ -37,7 +38,7 @@ var unpackers = map[gguf.Type]unpackFunc{
 
 func integerTilesAVX2(transposed func(dst *float32, strideDst int, src *float32, strideSrc int, n int)) *integerTiles {
 	return &integerTiles{
-		rows: 8, lanes: 8, inputs: []int{4, 2, 1},
+		decode: &decodersAVX2, rows: 8, lanes: 8, inputs: []int{4, 2, 1},
 		blocks:      []integerFunc{blocks4AVX2, blocks2AVX2, blocks1AVX2},
 		blocksMin:   []integerFunc{blocksMin4AVX2, blocksMin2AVX2, blocksMin1AVX2},
 		supers16:    []integerFunc{supers16x4AVX2, supers16x2AVX2, supers16x1AVX2},
@@ -53,7 +54,7 @@ func integerTilesAVX2(transposed func(dst *float32, strideDst int, src *float32,
 
 func integerTilesAVX512(transposed func(dst *float32, strideDst int, src *float32, strideSrc int, n int)) *integerTiles {
 	return &integerTiles{
-		rows: 32, lanes: 16, inputs: []int{6, 4, 2, 1},
+		decode: &decodersAVX2, rows: 32, lanes: 16, inputs: []int{6, 4, 2, 1},
 		blocks:      []integerFunc{blocks6AVX512, blocks4AVX512, blocks2AVX512, blocks1AVX512},
 		blocksMin:   []integerFunc{blocksMin6AVX512, blocksMin4AVX512, blocksMin2AVX512, blocksMin1AVX512},
 		supers16:    []integerFunc{supers16x6AVX512, supers16x4AVX512, supers16x2AVX512, supers16x1AVX512},
@@ -85,6 +86,9 @@ func (t *integerTiles) kernels(f *format) []integerFunc {
 // panel is quantPanel.
 func (t *integerTiles) panel(m *product, s *scratch, from, to int) {
 	f, unpack := formatOf(m.w.Type), unpackers[m.w.Type]
+	if m.in.n <= decodeInputs {
+		from = t.decode.rows(m, f, from, to)
+	}
 	s.sums = grow(s.sums, m.in.n*t.rows)
 	for r := from; r < to; r += t.rows {
 		rows := min(t.rows, to-r)

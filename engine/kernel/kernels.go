@@ -10,6 +10,7 @@ import (
 //go:generate go run ./asm -group elementwise -out elementwise_amd64.s -stubs elementwise_amd64.go -pkg kernel
 //go:generate go run ./asm -group unpack -out unpack_amd64.s -stubs unpack_amd64.go -pkg kernel
 //go:generate go run ./asm -group integer -out integer_amd64.s -stubs integer_amd64.go -pkg kernel
+//go:generate go run ./asm -group decode -out decode_amd64.s -stubs decode_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
 
 // kernels are the inner loops that have an implementation per instruction set. generic() is the definition of each.

@@ -25,10 +25,8 @@ block:
 	VMOVQ          X0, (DI)
 	VBROADCASTI128 2(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VBROADCASTSS   unpack_bytes08<>+0(SB), Y1
-	VPSUBB         Y1, Y0, Y0
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VPSUBB         unpack_bytes08<>+0(SB), Y0, Y0
 	VMOVDQU        Y0, (SI)
 	ADDQ           $0x00000020, SI
 	ADDQ           $0x00000008, DI
@@ -49,11 +47,17 @@ DATA unpack_lowHigh<>+16(SB)/8, $0x0000000000000004
 DATA unpack_lowHigh<>+24(SB)/8, $0x0000000000000004
 GLOBL unpack_lowHigh<>(SB), RODATA|NOPTR, $32
 
-DATA unpack_bytes0f<>+0(SB)/4, $0x0f0f0f0f
-GLOBL unpack_bytes0f<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA unpack_bytes0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA unpack_bytes0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA unpack_bytes0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL unpack_bytes0f<>(SB), RODATA|NOPTR, $32
 
-DATA unpack_bytes08<>+0(SB)/4, $0x08080808
-GLOBL unpack_bytes08<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes08<>+0(SB)/8, $0x0808080808080808
+DATA unpack_bytes08<>+8(SB)/8, $0x0808080808080808
+DATA unpack_bytes08<>+16(SB)/8, $0x0808080808080808
+DATA unpack_bytes08<>+24(SB)/8, $0x0808080808080808
+GLOBL unpack_bytes08<>(SB), RODATA|NOPTR, $32
 
 // func unpackQ4_1AVX2(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -75,8 +79,7 @@ block:
 	VMOVQ          X0, (DI)
 	VBROADCASTI128 4(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
 	VMOVDQU        Y0, (SI)
 	ADDQ           $0x00000020, SI
 	ADDQ           $0x00000008, DI
@@ -112,18 +115,15 @@ block:
 	VMOVQ          X0, (DI)
 	VBROADCASTI128 6(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
 	VPBROADCASTD   2(R8), Y1
 	VPSHUFB        unpack_spread<>+0(SB), Y1, Y1
 	VMOVDQU        unpack_bits<>+0(SB), Y2
 	VPAND          Y2, Y1, Y1
 	VPCMPEQB       Y2, Y1, Y1
-	VBROADCASTSS   unpack_bytes10<>+0(SB), Y2
-	VPAND          Y2, Y1, Y1
+	VPAND          unpack_bytes10<>+0(SB), Y1, Y1
 	VPOR           Y1, Y0, Y0
-	VBROADCASTSS   unpack_bytes10<>+0(SB), Y1
-	VPSUBB         Y1, Y0, Y0
+	VPSUBB         unpack_bytes10<>+0(SB), Y0, Y0
 	VMOVDQU        Y0, (SI)
 	ADDQ           $0x00000020, SI
 	ADDQ           $0x00000008, DI
@@ -150,8 +150,11 @@ DATA unpack_bits<>+16(SB)/8, $0x8040201008040201
 DATA unpack_bits<>+24(SB)/8, $0x8040201008040201
 GLOBL unpack_bits<>(SB), RODATA|NOPTR, $32
 
-DATA unpack_bytes10<>+0(SB)/4, $0x10101010
-GLOBL unpack_bytes10<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes10<>+0(SB)/8, $0x1010101010101010
+DATA unpack_bytes10<>+8(SB)/8, $0x1010101010101010
+DATA unpack_bytes10<>+16(SB)/8, $0x1010101010101010
+DATA unpack_bytes10<>+24(SB)/8, $0x1010101010101010
+GLOBL unpack_bytes10<>(SB), RODATA|NOPTR, $32
 
 // func unpackQ5_1AVX2(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -173,15 +176,13 @@ block:
 	VMOVQ          X0, (DI)
 	VBROADCASTI128 8(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
 	VPBROADCASTD   4(R8), Y1
 	VPSHUFB        unpack_spread<>+0(SB), Y1, Y1
 	VMOVDQU        unpack_bits<>+0(SB), Y2
 	VPAND          Y2, Y1, Y1
 	VPCMPEQB       Y2, Y1, Y1
-	VBROADCASTSS   unpack_bytes10<>+0(SB), Y2
-	VPAND          Y2, Y1, Y1
+	VPAND          unpack_bytes10<>+0(SB), Y1, Y1
 	VPOR           Y1, Y0, Y0
 	VMOVDQU        Y0, (SI)
 	ADDQ           $0x00000020, SI
@@ -252,8 +253,7 @@ block:
 	VMOVQ          X0, (DI)
 	VBROADCASTI128 2(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
 	VMOVDQU        unpack_iq4<>+0(SB), Y1
 	VPSHUFB        Y0, Y1, Y1
 	VMOVDQU        Y1, (SI)
@@ -291,66 +291,59 @@ row:
 	MOVQ blocks+56(FP), R9
 
 block:
-	VMOVDQU      (R8), X0
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPAND        X2, X0, X1
-	VPMOVZXBW    X1, Y1
-	VMOVDQU      Y1, (DI)
-	VPSRLW       $0x04, X0, X0
-	VPAND        X2, X0, X0
-	VPMOVZXBW    X0, Y0
-	VMOVDQU      Y0, 32(DI)
-	MOVL         80(R8), R10
-	VMOVD        R10, X0
-	VCVTPH2PS    X0, X0
-	VMOVQ        X0, 64(DI)
-	VMOVDQU      16(R8), Y0
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPAND        Y1, Y0, Y1
-	VMOVDQU      Y1, (SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPSRLW       $0x02, Y0, Y2
-	VPAND        Y1, Y2, Y1
-	VMOVDQU      Y1, 32(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPSRLW       $0x04, Y0, Y2
-	VPAND        Y1, Y2, Y1
-	VMOVDQU      Y1, 64(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPSRLW       $0x06, Y0, Y0
-	VPAND        Y1, Y0, Y0
-	VMOVDQU      Y0, 96(SI)
-	VMOVDQU      48(R8), Y0
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPAND        Y1, Y0, Y1
-	VMOVDQU      Y1, 128(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPSRLW       $0x02, Y0, Y2
-	VPAND        Y1, Y2, Y1
-	VMOVDQU      Y1, 160(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPSRLW       $0x04, Y0, Y2
-	VPAND        Y1, Y2, Y1
-	VMOVDQU      Y1, 192(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y1
-	VPSRLW       $0x06, Y0, Y0
-	VPAND        Y1, Y0, Y0
-	VMOVDQU      Y0, 224(SI)
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000048, DI
-	ADDQ         $0x00000054, R8
-	SUBQ         $0x01, R9
-	JNZ          block
-	ADDQ         strideCodes+8(FP), AX
-	ADDQ         strideSide+24(FP), CX
-	ADDQ         strideSrc+40(FP), DX
-	DECQ         BX
-	JNZ          row
+	VMOVDQU   (R8), X0
+	VPAND     unpack_bytes0f<>+0(SB), X0, X1
+	VPSRLW    $0x04, X0, X0
+	VPAND     unpack_bytes0f<>+0(SB), X0, X0
+	VPMOVZXBW X1, Y1
+	VPMOVZXBW X0, Y0
+	VMOVDQU   Y1, (DI)
+	VMOVDQU   Y0, 32(DI)
+	VMOVD     80(R8), X0
+	VCVTPH2PS X0, X0
+	VMOVQ     X0, 64(DI)
+	VMOVDQU   16(R8), Y0
+	VPAND     unpack_bytes03<>+0(SB), Y0, Y1
+	VMOVDQU   Y1, (SI)
+	VPSRLW    $0x02, Y0, Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 32(SI)
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 64(SI)
+	VPSRLW    $0x06, Y0, Y0
+	VPAND     unpack_bytes03<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 96(SI)
+	VMOVDQU   48(R8), Y0
+	VPAND     unpack_bytes03<>+0(SB), Y0, Y1
+	VMOVDQU   Y1, 128(SI)
+	VPSRLW    $0x02, Y0, Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 160(SI)
+	VPSRLW    $0x04, Y0, Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 192(SI)
+	VPSRLW    $0x06, Y0, Y0
+	VPAND     unpack_bytes03<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 224(SI)
+	ADDQ      $0x00000100, SI
+	ADDQ      $0x00000048, DI
+	ADDQ      $0x00000054, R8
+	SUBQ      $0x01, R9
+	JNZ       block
+	ADDQ      strideCodes+8(FP), AX
+	ADDQ      strideSide+24(FP), CX
+	ADDQ      strideSrc+40(FP), DX
+	DECQ      BX
+	JNZ       row
 	VZEROUPPER
 	RET
 
-DATA unpack_bytes03<>+0(SB)/4, $0x03030303
-GLOBL unpack_bytes03<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes03<>+0(SB)/8, $0x0303030303030303
+DATA unpack_bytes03<>+8(SB)/8, $0x0303030303030303
+DATA unpack_bytes03<>+16(SB)/8, $0x0303030303030303
+DATA unpack_bytes03<>+24(SB)/8, $0x0303030303030303
+GLOBL unpack_bytes03<>(SB), RODATA|NOPTR, $32
 
 // func unpackQ3_KAVX2(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -367,141 +360,122 @@ row:
 	MOVQ blocks+56(FP), R9
 
 block:
-	MOVL         104(R8), R10
-	MOVL         96(R8), R11
-	ANDL         $0x0f0f0f0f, R11
-	MOVL         R10, R12
-	SHLL         $0x04, R12
-	ANDL         $0x30303030, R12
-	ORL          R12, R11
-	VMOVD        R11, X0
-	MOVL         100(R8), R11
-	ANDL         $0x0f0f0f0f, R11
-	MOVL         R10, R12
-	SHLL         $0x02, R12
-	ANDL         $0x30303030, R12
-	ORL          R12, R11
-	VPINSRD      $0x01, R11, X0, X0
-	MOVL         96(R8), R11
-	SHRL         $0x04, R11
-	ANDL         $0x0f0f0f0f, R11
-	MOVL         R10, R12
-	ANDL         $0x30303030, R12
-	ORL          R12, R11
-	VPINSRD      $0x02, R11, X0, X0
-	MOVL         100(R8), R11
-	SHRL         $0x04, R11
-	ANDL         $0x0f0f0f0f, R11
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R10, R11
-	VPINSRD      $0x03, R11, X0, X0
-	VPMOVZXBW    X0, Y0
-	VPBROADCASTD unpack_words32<>+0(SB), Y1
-	VPSUBW       Y1, Y0, Y0
-	VMOVDQU      Y0, (DI)
-	MOVWLZX      108(R8), R10
-	VMOVD        R10, X0
-	VCVTPH2PS    X0, X0
-	VMOVQ        X0, 64(DI)
-	VMOVDQU      (R8), Y0
-	VMOVDQU      32(R8), Y1
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPAND        Y2, Y1, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSLLW       $0x02, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, (SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPSRLW       $0x02, Y1, Y3
-	VPAND        Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSLLW       $0x01, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 32(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPSRLW       $0x04, Y1, Y3
-	VPAND        Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPAND        Y3, Y0, Y3
-	VPOR         Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 64(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y2, Y1, Y1
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y2
-	VPSRLW       $0x01, Y0, Y3
-	VPAND        Y2, Y3, Y2
-	VPOR         Y1, Y2, Y1
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y2
-	VPSUBB       Y2, Y1, Y1
-	VMOVDQU      Y1, 96(SI)
-	VMOVDQU      64(R8), Y1
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPAND        Y2, Y1, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSRLW       $0x02, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 128(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPSRLW       $0x02, Y1, Y3
-	VPAND        Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSRLW       $0x03, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 160(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPSRLW       $0x04, Y1, Y3
-	VPAND        Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSRLW       $0x04, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y3
-	VPSUBB       Y3, Y2, Y2
-	VMOVDQU      Y2, 192(SI)
-	VBROADCASTSS unpack_bytes03<>+0(SB), Y2
-	VPSRLW       $0x06, Y1, Y1
-	VPAND        Y2, Y1, Y1
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y2
-	VPSRLW       $0x05, Y0, Y0
-	VPAND        Y2, Y0, Y0
-	VPOR         Y1, Y0, Y0
-	VBROADCASTSS unpack_bytes04<>+0(SB), Y1
-	VPSUBB       Y1, Y0, Y0
-	VMOVDQU      Y0, 224(SI)
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000048, DI
-	ADDQ         $0x0000006e, R8
-	SUBQ         $0x01, R9
-	JNZ          block
-	ADDQ         strideCodes+8(FP), AX
-	ADDQ         strideSide+24(FP), CX
-	ADDQ         strideSrc+40(FP), DX
-	DECQ         BX
-	JNZ          row
+	MOVL      104(R8), R10
+	MOVL      96(R8), R11
+	ANDL      $0x0f0f0f0f, R11
+	MOVL      R10, R12
+	SHLL      $0x04, R12
+	ANDL      $0x30303030, R12
+	ORL       R12, R11
+	VMOVD     R11, X0
+	MOVL      100(R8), R11
+	ANDL      $0x0f0f0f0f, R11
+	MOVL      R10, R12
+	SHLL      $0x02, R12
+	ANDL      $0x30303030, R12
+	ORL       R12, R11
+	VPINSRD   $0x01, R11, X0, X0
+	MOVL      96(R8), R11
+	SHRL      $0x04, R11
+	ANDL      $0x0f0f0f0f, R11
+	MOVL      R10, R12
+	ANDL      $0x30303030, R12
+	ORL       R12, R11
+	VPINSRD   $0x02, R11, X0, X0
+	MOVL      100(R8), R11
+	SHRL      $0x04, R11
+	ANDL      $0x0f0f0f0f, R11
+	SHRL      $0x02, R10
+	ANDL      $0x30303030, R10
+	ORL       R10, R11
+	VPINSRD   $0x03, R11, X0, X0
+	VPMOVZXBW X0, Y0
+	VPSUBW    unpack_words32<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, (DI)
+	MOVWLZX   108(R8), R10
+	VMOVD     R10, X0
+	VCVTPH2PS X0, X0
+	VMOVQ     X0, 64(DI)
+	VMOVDQU   (R8), Y0
+	VMOVDQU   32(R8), Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y2
+	VPSLLW    $0x02, Y0, Y3
+	VPAND     unpack_bytes04<>+0(SB), Y3, Y3
+	VPOR      Y2, Y3, Y2
+	VPSUBB    unpack_bytes04<>+0(SB), Y2, Y2
+	VMOVDQU   Y2, (SI)
+	VPSRLW    $0x02, Y1, Y2
+	VPAND     unpack_bytes03<>+0(SB), Y2, Y2
+	VPSLLW    $0x01, Y0, Y3
+	VPAND     unpack_bytes04<>+0(SB), Y3, Y3
+	VPOR      Y2, Y3, Y2
+	VPSUBB    unpack_bytes04<>+0(SB), Y2, Y2
+	VMOVDQU   Y2, 32(SI)
+	VPSRLW    $0x04, Y1, Y2
+	VPAND     unpack_bytes03<>+0(SB), Y2, Y2
+	VPAND     unpack_bytes04<>+0(SB), Y0, Y3
+	VPOR      Y2, Y3, Y2
+	VPSUBB    unpack_bytes04<>+0(SB), Y2, Y2
+	VMOVDQU   Y2, 64(SI)
+	VPSRLW    $0x06, Y1, Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y1
+	VPSRLW    $0x01, Y0, Y2
+	VPAND     unpack_bytes04<>+0(SB), Y2, Y2
+	VPOR      Y1, Y2, Y1
+	VPSUBB    unpack_bytes04<>+0(SB), Y1, Y1
+	VMOVDQU   Y1, 96(SI)
+	VMOVDQU   64(R8), Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y2
+	VPSRLW    $0x02, Y0, Y3
+	VPAND     unpack_bytes04<>+0(SB), Y3, Y3
+	VPOR      Y2, Y3, Y2
+	VPSUBB    unpack_bytes04<>+0(SB), Y2, Y2
+	VMOVDQU   Y2, 128(SI)
+	VPSRLW    $0x02, Y1, Y2
+	VPAND     unpack_bytes03<>+0(SB), Y2, Y2
+	VPSRLW    $0x03, Y0, Y3
+	VPAND     unpack_bytes04<>+0(SB), Y3, Y3
+	VPOR      Y2, Y3, Y2
+	VPSUBB    unpack_bytes04<>+0(SB), Y2, Y2
+	VMOVDQU   Y2, 160(SI)
+	VPSRLW    $0x04, Y1, Y2
+	VPAND     unpack_bytes03<>+0(SB), Y2, Y2
+	VPSRLW    $0x04, Y0, Y3
+	VPAND     unpack_bytes04<>+0(SB), Y3, Y3
+	VPOR      Y2, Y3, Y2
+	VPSUBB    unpack_bytes04<>+0(SB), Y2, Y2
+	VMOVDQU   Y2, 192(SI)
+	VPSRLW    $0x06, Y1, Y1
+	VPAND     unpack_bytes03<>+0(SB), Y1, Y1
+	VPSRLW    $0x05, Y0, Y0
+	VPAND     unpack_bytes04<>+0(SB), Y0, Y0
+	VPOR      Y1, Y0, Y0
+	VPSUBB    unpack_bytes04<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 224(SI)
+	ADDQ      $0x00000100, SI
+	ADDQ      $0x00000048, DI
+	ADDQ      $0x0000006e, R8
+	SUBQ      $0x01, R9
+	JNZ       block
+	ADDQ      strideCodes+8(FP), AX
+	ADDQ      strideSide+24(FP), CX
+	ADDQ      strideSrc+40(FP), DX
+	DECQ      BX
+	JNZ       row
 	VZEROUPPER
 	RET
 
-DATA unpack_words32<>+0(SB)/4, $0x00200020
-GLOBL unpack_words32<>(SB), RODATA|NOPTR, $4
+DATA unpack_words32<>+0(SB)/8, $0x0020002000200020
+DATA unpack_words32<>+8(SB)/8, $0x0020002000200020
+DATA unpack_words32<>+16(SB)/8, $0x0020002000200020
+DATA unpack_words32<>+24(SB)/8, $0x0020002000200020
+GLOBL unpack_words32<>(SB), RODATA|NOPTR, $32
 
-DATA unpack_bytes04<>+0(SB)/4, $0x04040404
-GLOBL unpack_bytes04<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes04<>+0(SB)/8, $0x0404040404040404
+DATA unpack_bytes04<>+8(SB)/8, $0x0404040404040404
+DATA unpack_bytes04<>+16(SB)/8, $0x0404040404040404
+DATA unpack_bytes04<>+24(SB)/8, $0x0404040404040404
+GLOBL unpack_bytes04<>(SB), RODATA|NOPTR, $32
 
 // func unpackQ4_KAVX2(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -518,79 +492,70 @@ row:
 	MOVQ blocks+56(FP), R9
 
 block:
-	MOVL         (R8), R10
-	VMOVD        R10, X0
-	VCVTPH2PS    X0, X0
-	VMOVQ        X0, 64(DI)
-	MOVL         4(R8), R10
-	MOVL         8(R8), R11
-	MOVL         12(R8), R12
-	MOVL         R10, R13
-	ANDL         $0x3f3f3f3f, R13
-	VMOVD        R13, X0
-	MOVL         R12, R13
-	ANDL         $0x0f0f0f0f, R13
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R10, R13
-	VPINSRD      $0x01, R13, X0, X0
-	MOVL         R11, R10
-	ANDL         $0x3f3f3f3f, R10
-	VMOVD        R10, X1
-	MOVL         R12, R10
-	SHRL         $0x04, R10
-	ANDL         $0x0f0f0f0f, R10
-	SHRL         $0x02, R11
-	ANDL         $0x30303030, R11
-	ORL          R11, R10
-	VPINSRD      $0x01, R10, X1, X1
-	VPUNPCKLBW   X0, X0, X0
-	VPMOVZXBW    X0, Y0
-	VMOVDQU      Y0, (DI)
-	VPMOVZXBW    X1, X1
-	VMOVDQU      X1, 32(DI)
-	VMOVDQU      16(R8), Y0
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPAND        Y1, Y0, Y1
-	VMOVDQU      Y1, (SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        Y1, Y0, Y0
-	VMOVDQU      Y0, 32(SI)
-	VMOVDQU      48(R8), Y0
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPAND        Y1, Y0, Y1
-	VMOVDQU      Y1, 64(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        Y1, Y0, Y0
-	VMOVDQU      Y0, 96(SI)
-	VMOVDQU      80(R8), Y0
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPAND        Y1, Y0, Y1
-	VMOVDQU      Y1, 128(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        Y1, Y0, Y0
-	VMOVDQU      Y0, 160(SI)
-	VMOVDQU      112(R8), Y0
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPAND        Y1, Y0, Y1
-	VMOVDQU      Y1, 192(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y1
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        Y1, Y0, Y0
-	VMOVDQU      Y0, 224(SI)
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000048, DI
-	ADDQ         $0x00000090, R8
-	SUBQ         $0x01, R9
-	JNZ          block
-	ADDQ         strideCodes+8(FP), AX
-	ADDQ         strideSide+24(FP), CX
-	ADDQ         strideSrc+40(FP), DX
-	DECQ         BX
-	JNZ          row
+	VMOVD      (R8), X0
+	VCVTPH2PS  X0, X0
+	VMOVQ      X0, 64(DI)
+	MOVL       4(R8), R10
+	MOVL       8(R8), R11
+	MOVL       12(R8), R12
+	MOVL       R10, R13
+	ANDL       $0x3f3f3f3f, R13
+	VMOVD      R13, X0
+	MOVL       R12, R13
+	ANDL       $0x0f0f0f0f, R13
+	SHRL       $0x02, R10
+	ANDL       $0x30303030, R10
+	ORL        R10, R13
+	VPINSRD    $0x01, R13, X0, X0
+	MOVL       R11, R10
+	ANDL       $0x3f3f3f3f, R10
+	VMOVD      R10, X1
+	MOVL       R12, R10
+	SHRL       $0x04, R10
+	ANDL       $0x0f0f0f0f, R10
+	SHRL       $0x02, R11
+	ANDL       $0x30303030, R11
+	ORL        R11, R10
+	VPINSRD    $0x01, R10, X1, X1
+	VPUNPCKLBW X0, X0, X0
+	VPMOVZXBW  X1, X1
+	VPMOVZXBW  X0, Y0
+	VMOVDQU    Y0, (DI)
+	VMOVDQU    X1, 32(DI)
+	VMOVDQU    16(R8), Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y1
+	VMOVDQU    Y1, (SI)
+	VPSRLW     $0x04, Y0, Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU    Y0, 32(SI)
+	VMOVDQU    48(R8), Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y1
+	VMOVDQU    Y1, 64(SI)
+	VPSRLW     $0x04, Y0, Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU    Y0, 96(SI)
+	VMOVDQU    80(R8), Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y1
+	VMOVDQU    Y1, 128(SI)
+	VPSRLW     $0x04, Y0, Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU    Y0, 160(SI)
+	VMOVDQU    112(R8), Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y1
+	VMOVDQU    Y1, 192(SI)
+	VPSRLW     $0x04, Y0, Y0
+	VPAND      unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU    Y0, 224(SI)
+	ADDQ       $0x00000100, SI
+	ADDQ       $0x00000048, DI
+	ADDQ       $0x00000090, R8
+	SUBQ       $0x01, R9
+	JNZ        block
+	ADDQ       strideCodes+8(FP), AX
+	ADDQ       strideSide+24(FP), CX
+	ADDQ       strideSrc+40(FP), DX
+	DECQ       BX
+	JNZ        row
 	VZEROUPPER
 	RET
 
@@ -609,111 +574,94 @@ row:
 	MOVQ blocks+56(FP), R9
 
 block:
-	MOVL         (R8), R10
-	VMOVD        R10, X0
-	VCVTPH2PS    X0, X0
-	VMOVQ        X0, 64(DI)
-	MOVL         4(R8), R10
-	MOVL         8(R8), R11
-	MOVL         12(R8), R12
-	MOVL         R10, R13
-	ANDL         $0x3f3f3f3f, R13
-	VMOVD        R13, X0
-	MOVL         R12, R13
-	ANDL         $0x0f0f0f0f, R13
-	SHRL         $0x02, R10
-	ANDL         $0x30303030, R10
-	ORL          R10, R13
-	VPINSRD      $0x01, R13, X0, X0
-	MOVL         R11, R10
-	ANDL         $0x3f3f3f3f, R10
-	VMOVD        R10, X1
-	MOVL         R12, R10
-	SHRL         $0x04, R10
-	ANDL         $0x0f0f0f0f, R10
-	SHRL         $0x02, R11
-	ANDL         $0x30303030, R11
-	ORL          R11, R10
-	VPINSRD      $0x01, R10, X1, X1
-	VPUNPCKLBW   X0, X0, X0
-	VPMOVZXBW    X0, Y0
-	VMOVDQU      Y0, (DI)
-	VPMOVZXBW    X1, X1
-	VMOVDQU      X1, 32(DI)
-	VMOVDQU      16(R8), Y0
-	VMOVDQU      48(R8), Y1
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPAND        Y2, Y1, Y2
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y3
-	VPSLLW       $0x04, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VMOVDQU      Y2, (SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y2, Y1, Y1
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y2
-	VPSLLW       $0x03, Y0, Y3
-	VPAND        Y2, Y3, Y2
-	VPOR         Y1, Y2, Y1
-	VMOVDQU      Y1, 32(SI)
-	VMOVDQU      80(R8), Y1
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPAND        Y2, Y1, Y2
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y3
-	VPSLLW       $0x02, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VMOVDQU      Y2, 64(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y2, Y1, Y1
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y2
-	VPSLLW       $0x01, Y0, Y3
-	VPAND        Y2, Y3, Y2
-	VPOR         Y1, Y2, Y1
-	VMOVDQU      Y1, 96(SI)
-	VMOVDQU      112(R8), Y1
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPAND        Y2, Y1, Y2
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y3
-	VPAND        Y3, Y0, Y3
-	VPOR         Y2, Y3, Y2
-	VMOVDQU      Y2, 128(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y2, Y1, Y1
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y2
-	VPSRLW       $0x01, Y0, Y3
-	VPAND        Y2, Y3, Y2
-	VPOR         Y1, Y2, Y1
-	VMOVDQU      Y1, 160(SI)
-	VMOVDQU      144(R8), Y1
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPAND        Y2, Y1, Y2
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y3
-	VPSRLW       $0x02, Y0, Y4
-	VPAND        Y3, Y4, Y3
-	VPOR         Y2, Y3, Y2
-	VMOVDQU      Y2, 192(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y2
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y2, Y1, Y1
-	VBROADCASTSS unpack_bytes10<>+0(SB), Y2
-	VPSRLW       $0x03, Y0, Y0
-	VPAND        Y2, Y0, Y0
-	VPOR         Y1, Y0, Y0
-	VMOVDQU      Y0, 224(SI)
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000048, DI
-	ADDQ         $0x000000b0, R8
-	SUBQ         $0x01, R9
-	JNZ          block
-	ADDQ         strideCodes+8(FP), AX
-	ADDQ         strideSide+24(FP), CX
-	ADDQ         strideSrc+40(FP), DX
-	DECQ         BX
-	JNZ          row
+	VMOVD      (R8), X0
+	VCVTPH2PS  X0, X0
+	VMOVQ      X0, 64(DI)
+	MOVL       4(R8), R10
+	MOVL       8(R8), R11
+	MOVL       12(R8), R12
+	MOVL       R10, R13
+	ANDL       $0x3f3f3f3f, R13
+	VMOVD      R13, X0
+	MOVL       R12, R13
+	ANDL       $0x0f0f0f0f, R13
+	SHRL       $0x02, R10
+	ANDL       $0x30303030, R10
+	ORL        R10, R13
+	VPINSRD    $0x01, R13, X0, X0
+	MOVL       R11, R10
+	ANDL       $0x3f3f3f3f, R10
+	VMOVD      R10, X1
+	MOVL       R12, R10
+	SHRL       $0x04, R10
+	ANDL       $0x0f0f0f0f, R10
+	SHRL       $0x02, R11
+	ANDL       $0x30303030, R11
+	ORL        R11, R10
+	VPINSRD    $0x01, R10, X1, X1
+	VPUNPCKLBW X0, X0, X0
+	VPMOVZXBW  X1, X1
+	VPMOVZXBW  X0, Y0
+	VMOVDQU    Y0, (DI)
+	VMOVDQU    X1, 32(DI)
+	VMOVDQU    16(R8), Y0
+	VMOVDQU    48(R8), Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y2
+	VPSLLW     $0x04, Y0, Y3
+	VPAND      unpack_bytes10<>+0(SB), Y3, Y3
+	VPOR       Y2, Y3, Y2
+	VMOVDQU    Y2, (SI)
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y1
+	VPSLLW     $0x03, Y0, Y2
+	VPAND      unpack_bytes10<>+0(SB), Y2, Y2
+	VPOR       Y1, Y2, Y1
+	VMOVDQU    Y1, 32(SI)
+	VMOVDQU    80(R8), Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y2
+	VPSLLW     $0x02, Y0, Y3
+	VPAND      unpack_bytes10<>+0(SB), Y3, Y3
+	VPOR       Y2, Y3, Y2
+	VMOVDQU    Y2, 64(SI)
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y1
+	VPSLLW     $0x01, Y0, Y2
+	VPAND      unpack_bytes10<>+0(SB), Y2, Y2
+	VPOR       Y1, Y2, Y1
+	VMOVDQU    Y1, 96(SI)
+	VMOVDQU    112(R8), Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y2
+	VPAND      unpack_bytes10<>+0(SB), Y0, Y3
+	VPOR       Y2, Y3, Y2
+	VMOVDQU    Y2, 128(SI)
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y1
+	VPSRLW     $0x01, Y0, Y2
+	VPAND      unpack_bytes10<>+0(SB), Y2, Y2
+	VPOR       Y1, Y2, Y1
+	VMOVDQU    Y1, 160(SI)
+	VMOVDQU    144(R8), Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y2
+	VPSRLW     $0x02, Y0, Y3
+	VPAND      unpack_bytes10<>+0(SB), Y3, Y3
+	VPOR       Y2, Y3, Y2
+	VMOVDQU    Y2, 192(SI)
+	VPSRLW     $0x04, Y1, Y1
+	VPAND      unpack_bytes0f<>+0(SB), Y1, Y1
+	VPSRLW     $0x03, Y0, Y0
+	VPAND      unpack_bytes10<>+0(SB), Y0, Y0
+	VPOR       Y1, Y0, Y0
+	VMOVDQU    Y0, 224(SI)
+	ADDQ       $0x00000100, SI
+	ADDQ       $0x00000048, DI
+	ADDQ       $0x000000b0, R8
+	SUBQ       $0x01, R9
+	JNZ        block
+	ADDQ       strideCodes+8(FP), AX
+	ADDQ       strideSide+24(FP), CX
+	ADDQ       strideSrc+40(FP), DX
+	DECQ       BX
+	JNZ        row
 	VZEROUPPER
 	RET
 
@@ -732,110 +680,92 @@ row:
 	MOVQ blocks+56(FP), R9
 
 block:
-	VPMOVSXBW    192(R8), Y0
-	VMOVDQU      Y0, (DI)
-	MOVWLZX      208(R8), R10
-	VMOVD        R10, X0
-	VCVTPH2PS    X0, X0
-	VMOVQ        X0, 64(DI)
-	VMOVDQU      (R8), Y0
-	VMOVDQU      32(R8), Y1
-	VMOVDQU      128(R8), Y2
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y3
-	VPAND        Y3, Y0, Y3
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y4
-	VPSLLW       $0x04, Y2, Y5
-	VPAND        Y4, Y5, Y4
-	VPOR         Y3, Y4, Y3
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y4
-	VPSUBB       Y4, Y3, Y3
-	VMOVDQU      Y3, (SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y3
-	VPAND        Y3, Y1, Y3
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y4
-	VPSLLW       $0x02, Y2, Y5
-	VPAND        Y4, Y5, Y4
-	VPOR         Y3, Y4, Y3
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y4
-	VPSUBB       Y4, Y3, Y3
-	VMOVDQU      Y3, 32(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y3
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        Y3, Y0, Y0
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y3
-	VPAND        Y3, Y2, Y3
-	VPOR         Y0, Y3, Y0
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y3
-	VPSUBB       Y3, Y0, Y0
-	VMOVDQU      Y0, 64(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y0
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y0
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y1
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y1, Y2, Y1
-	VPOR         Y0, Y1, Y0
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y1
-	VPSUBB       Y1, Y0, Y0
-	VMOVDQU      Y0, 96(SI)
-	VMOVDQU      64(R8), Y0
-	VMOVDQU      96(R8), Y1
-	VMOVDQU      160(R8), Y2
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y3
-	VPAND        Y3, Y0, Y3
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y4
-	VPSLLW       $0x04, Y2, Y5
-	VPAND        Y4, Y5, Y4
-	VPOR         Y3, Y4, Y3
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y4
-	VPSUBB       Y4, Y3, Y3
-	VMOVDQU      Y3, 128(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y3
-	VPAND        Y3, Y1, Y3
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y4
-	VPSLLW       $0x02, Y2, Y5
-	VPAND        Y4, Y5, Y4
-	VPOR         Y3, Y4, Y3
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y4
-	VPSUBB       Y4, Y3, Y3
-	VMOVDQU      Y3, 160(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y3
-	VPSRLW       $0x04, Y0, Y0
-	VPAND        Y3, Y0, Y0
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y3
-	VPAND        Y3, Y2, Y3
-	VPOR         Y0, Y3, Y0
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y3
-	VPSUBB       Y3, Y0, Y0
-	VMOVDQU      Y0, 192(SI)
-	VBROADCASTSS unpack_bytes0f<>+0(SB), Y0
-	VPSRLW       $0x04, Y1, Y1
-	VPAND        Y0, Y1, Y0
-	VBROADCASTSS unpack_bytes30<>+0(SB), Y1
-	VPSRLW       $0x02, Y2, Y2
-	VPAND        Y1, Y2, Y1
-	VPOR         Y0, Y1, Y0
-	VBROADCASTSS unpack_bytes20<>+0(SB), Y1
-	VPSUBB       Y1, Y0, Y0
-	VMOVDQU      Y0, 224(SI)
-	ADDQ         $0x00000100, SI
-	ADDQ         $0x00000048, DI
-	ADDQ         $0x000000d2, R8
-	SUBQ         $0x01, R9
-	JNZ          block
-	ADDQ         strideCodes+8(FP), AX
-	ADDQ         strideSide+24(FP), CX
-	ADDQ         strideSrc+40(FP), DX
-	DECQ         BX
-	JNZ          row
+	VPMOVSXBW 192(R8), Y0
+	VMOVDQU   Y0, (DI)
+	MOVWLZX   208(R8), R10
+	VMOVD     R10, X0
+	VCVTPH2PS X0, X0
+	VMOVQ     X0, 64(DI)
+	VMOVDQU   (R8), Y0
+	VMOVDQU   32(R8), Y1
+	VMOVDQU   128(R8), Y2
+	VPAND     unpack_bytes0f<>+0(SB), Y0, Y3
+	VPSLLW    $0x04, Y2, Y4
+	VPAND     unpack_bytes30<>+0(SB), Y4, Y4
+	VPOR      Y3, Y4, Y3
+	VPSUBB    unpack_bytes20<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, (SI)
+	VPAND     unpack_bytes0f<>+0(SB), Y1, Y3
+	VPSLLW    $0x02, Y2, Y4
+	VPAND     unpack_bytes30<>+0(SB), Y4, Y4
+	VPOR      Y3, Y4, Y3
+	VPSUBB    unpack_bytes20<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 32(SI)
+	VPSRLW    $0x04, Y0, Y0
+	VPAND     unpack_bytes0f<>+0(SB), Y0, Y0
+	VPAND     unpack_bytes30<>+0(SB), Y2, Y3
+	VPOR      Y0, Y3, Y0
+	VPSUBB    unpack_bytes20<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 64(SI)
+	VPSRLW    $0x04, Y1, Y0
+	VPAND     unpack_bytes0f<>+0(SB), Y0, Y0
+	VPSRLW    $0x02, Y2, Y1
+	VPAND     unpack_bytes30<>+0(SB), Y1, Y1
+	VPOR      Y0, Y1, Y0
+	VPSUBB    unpack_bytes20<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 96(SI)
+	VMOVDQU   64(R8), Y0
+	VMOVDQU   96(R8), Y1
+	VMOVDQU   160(R8), Y2
+	VPAND     unpack_bytes0f<>+0(SB), Y0, Y3
+	VPSLLW    $0x04, Y2, Y4
+	VPAND     unpack_bytes30<>+0(SB), Y4, Y4
+	VPOR      Y3, Y4, Y3
+	VPSUBB    unpack_bytes20<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 128(SI)
+	VPAND     unpack_bytes0f<>+0(SB), Y1, Y3
+	VPSLLW    $0x02, Y2, Y4
+	VPAND     unpack_bytes30<>+0(SB), Y4, Y4
+	VPOR      Y3, Y4, Y3
+	VPSUBB    unpack_bytes20<>+0(SB), Y3, Y3
+	VMOVDQU   Y3, 160(SI)
+	VPSRLW    $0x04, Y0, Y0
+	VPAND     unpack_bytes0f<>+0(SB), Y0, Y0
+	VPAND     unpack_bytes30<>+0(SB), Y2, Y3
+	VPOR      Y0, Y3, Y0
+	VPSUBB    unpack_bytes20<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 192(SI)
+	VPSRLW    $0x04, Y1, Y0
+	VPAND     unpack_bytes0f<>+0(SB), Y0, Y0
+	VPSRLW    $0x02, Y2, Y1
+	VPAND     unpack_bytes30<>+0(SB), Y1, Y1
+	VPOR      Y0, Y1, Y0
+	VPSUBB    unpack_bytes20<>+0(SB), Y0, Y0
+	VMOVDQU   Y0, 224(SI)
+	ADDQ      $0x00000100, SI
+	ADDQ      $0x00000048, DI
+	ADDQ      $0x000000d2, R8
+	SUBQ      $0x01, R9
+	JNZ       block
+	ADDQ      strideCodes+8(FP), AX
+	ADDQ      strideSide+24(FP), CX
+	ADDQ      strideSrc+40(FP), DX
+	DECQ      BX
+	JNZ       row
 	VZEROUPPER
 	RET
 
-DATA unpack_bytes30<>+0(SB)/4, $0x30303030
-GLOBL unpack_bytes30<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes30<>+0(SB)/8, $0x3030303030303030
+DATA unpack_bytes30<>+8(SB)/8, $0x3030303030303030
+DATA unpack_bytes30<>+16(SB)/8, $0x3030303030303030
+DATA unpack_bytes30<>+24(SB)/8, $0x3030303030303030
+GLOBL unpack_bytes30<>(SB), RODATA|NOPTR, $32
 
-DATA unpack_bytes20<>+0(SB)/4, $0x20202020
-GLOBL unpack_bytes20<>(SB), RODATA|NOPTR, $4
+DATA unpack_bytes20<>+0(SB)/8, $0x2020202020202020
+DATA unpack_bytes20<>+8(SB)/8, $0x2020202020202020
+DATA unpack_bytes20<>+16(SB)/8, $0x2020202020202020
+DATA unpack_bytes20<>+24(SB)/8, $0x2020202020202020
+GLOBL unpack_bytes20<>(SB), RODATA|NOPTR, $32
 
 // func unpackIQ4_XSAVX2(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)
 // Requires: AVX, AVX2, F16C
@@ -856,79 +786,69 @@ block:
 	VMOVD          R10, X0
 	VCVTPH2PS      X0, X0
 	VMOVQ          X0, 64(DI)
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y2
 	VMOVD          4(R8), X0
 	VPSRLW         $0x04, X0, X1
 	VPUNPCKLBW     X1, X0, X0
-	VPAND          X2, X0, X0
+	VPAND          unpack_bytes0f<>+0(SB), X0, X0
 	VPMOVZXBW      X0, X0
 	VPBROADCASTW   2(R8), X1
 	VPMULLW        unpack_quarters<>+0(SB), X1, X1
 	VPSRLW         $0x0e, X1, X1
 	VPSLLW         $0x04, X1, X1
 	VPOR           X1, X0, X0
-	VPBROADCASTD   unpack_words32<>+0(SB), X1
-	VPSUBW         X1, X0, X0
+	VPSUBW         unpack_words32<>+0(SB), X0, X0
 	VPUNPCKLWD     X0, X0, X1
-	VMOVDQU        X1, (DI)
-	VPUNPCKHWD     X0, X0, X1
-	VMOVDQU        X1, 16(DI)
+	VPUNPCKHWD     X0, X0, X0
+	VINSERTI128    $0x01, X0, Y1, Y1
+	VMOVDQU        Y1, (DI)
 	VBROADCASTI128 8(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, (SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, (SI)
 	VBROADCASTI128 24(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 32(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 32(SI)
 	VBROADCASTI128 40(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 64(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 64(SI)
 	VBROADCASTI128 56(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 96(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 96(SI)
 	VBROADCASTI128 72(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 128(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 128(SI)
 	VBROADCASTI128 88(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 160(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 160(SI)
 	VBROADCASTI128 104(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 192(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 192(SI)
 	VBROADCASTI128 120(R8), Y0
 	VPSRLVQ        unpack_lowHigh<>+0(SB), Y0, Y0
-	VBROADCASTSS   unpack_bytes0f<>+0(SB), Y1
-	VPAND          Y1, Y0, Y0
-	VMOVDQU        unpack_iq4<>+0(SB), Y1
-	VPSHUFB        Y0, Y1, Y1
-	VMOVDQU        Y1, 224(SI)
+	VPAND          unpack_bytes0f<>+0(SB), Y0, Y0
+	VMOVDQU        unpack_iq4<>+0(SB), Y2
+	VPSHUFB        Y0, Y2, Y2
+	VMOVDQU        Y2, 224(SI)
 	ADDQ           $0x00000100, SI
 	ADDQ           $0x00000048, DI
 	ADDQ           $0x00000088, R8

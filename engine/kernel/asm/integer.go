@@ -27,6 +27,7 @@ func (t integerTile) rows() int { return t.vectors * t.lanes() }
 const (
 	blockSideD     = 0
 	blockSideS     = 4
+	blockSideSum   = 8
 	blockSideBias  = 12
 	blockSideBytes = 16
 )

@@ -18,10 +18,10 @@ import (
 var group string
 
 func main() {
-	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, integer or unpack")
+	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, unpack, integer or decode")
 	flag.Parse()
 	groups := map[string]func(){
-		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer,
+		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer, "decode": decode,
 	}
 	generate, ok := groups[group]
 	if !ok {

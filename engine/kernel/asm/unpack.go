@@ -17,36 +17,42 @@ const (
 // blockFormat is how a block of a format is unpacked.
 type blockFormat struct {
 	name     string
-	bytes    int // of a block
-	elements int
+	bytes    int  // of a block
+	elements int  // of a block
+	offset   byte // what less subtracts from the codes
+	signed   bool // codes are signed without an offset
+	minima   bool
 	unpack   func(u *unpacker)
 }
 
-// unpacker holds the registers of an unpack kernel.
+var blockFormats = []blockFormat{
+	{"Q4_0", 18, 32, 8, false, false, func(u *unpacker) { u.scale(0); u.emit(0, u.less(u.nibbles(2), 8)) }},
+	{"Q4_1", 20, 32, 0, false, true, func(u *unpacker) { u.scale(0); u.emit(0, u.nibbles(4)) }},
+	{"Q5_0", 22, 32, 16, false, false, func(u *unpacker) { u.scale(0); u.emit(0, u.less(u.fifthBits(u.nibbles(6), 2), 16)) }},
+	{"Q5_1", 24, 32, 0, false, true, func(u *unpacker) { u.scale(0); u.emit(0, u.fifthBits(u.nibbles(8), 4)) }},
+	{"Q8_0", 34, 32, 0, true, false, func(u *unpacker) { u.scale(0); u.emit(0, u.load(2)) }},
+	{"IQ4_NL", 18, 32, 0, true, false, func(u *unpacker) { u.scale(0); u.emit(0, u.iq4(u.nibbles(2))) }},
+	{"Q2_K", 84, 256, 0, false, true, (*unpacker).q2K},
+	{"Q3_K", 110, 256, 4, false, false, (*unpacker).q3K},
+	{"Q4_K", 144, 256, 0, false, true, (*unpacker).q4K},
+	{"Q5_K", 176, 256, 0, false, true, (*unpacker).q5K},
+	{"Q6_K", 210, 256, 32, false, false, (*unpacker).q6K},
+	{"IQ4_XS", 136, 256, 0, true, false, (*unpacker).iq4XS},
+}
+
+// unpacker writes the instructions that unpack one block at src. What becomes of the parts is up to whoever makes it.
 type unpacker struct {
-	codes, side, src reg.GPVirtual
+	src Mem  // address of the block
+	raw bool // leave the format's offset in the codes
+
+	scale  func(off int)                                    // simple formats: d (and m behind it) are at off
+	super  func(off int)                                    // K formats: the same
+	scales func(scales reg.VecVirtual, mins reg.VecVirtual) // K formats: 16 words; 16 or 8 words, or nil
+	emit   func(at int, codes reg.VecVirtual)               // 32 codes from element at on
 }
 
 func unpack() {
-	for _, f := range []blockFormat{
-		{"Q4_0", 18, 32, func(u *unpacker) { u.scale(0); u.storeCodes(0, u.less(u.nibbles(2), 8)) }},
-		{"Q4_1", 20, 32, func(u *unpacker) { u.scaleAndMinimum(0); u.storeCodes(0, u.nibbles(4)) }},
-		{"Q5_0", 22, 32, func(u *unpacker) { u.scale(0); u.storeCodes(0, u.less(u.fifthBits(u.nibbles(6), 2), 16)) }},
-		{"Q5_1", 24, 32, func(u *unpacker) { u.scaleAndMinimum(0); u.storeCodes(0, u.fifthBits(u.nibbles(8), 4)) }},
-		{"Q8_0", 34, 32, func(u *unpacker) {
-			u.scale(0)
-			v := YMM()
-			VMOVDQU(u.at(2), v)
-			u.storeCodes(0, v)
-		}},
-		{"IQ4_NL", 18, 32, func(u *unpacker) { u.scale(0); u.storeCodes(0, u.iq4(u.nibbles(2))) }},
-		{"Q2_K", 84, 256, (*unpacker).q2K},
-		{"Q3_K", 110, 256, (*unpacker).q3K},
-		{"Q4_K", 144, 256, (*unpacker).q4K},
-		{"Q5_K", 176, 256, (*unpacker).q5K},
-		{"Q6_K", 210, 256, (*unpacker).q6K},
-		{"IQ4_XS", 136, 256, (*unpacker).iq4XS},
-	} {
+	for _, f := range blockFormats {
 		unpackRows(f)
 	}
 }
@@ -62,16 +68,26 @@ func unpackRows(f blockFormat) {
 		scale = superScaleBytes
 	}
 	Label("row")
-	u := &unpacker{codes: GP64(), side: GP64(), src: GP64()}
-	MOVQ(codes, u.codes)
-	MOVQ(side, u.side)
-	MOVQ(src, u.src)
+	c, s, from := GP64(), GP64(), GP64()
+	MOVQ(codes, c)
+	MOVQ(side, s)
+	MOVQ(src, from)
 	blocks := arg("blocks")
+	u := &unpacker{src: Mem{Base: from}}
+	u.scale = func(off int) { VMOVQ(u.halves(off, f.minima), Mem{Base: s}) }
+	u.super = func(off int) { VMOVQ(u.halves(off, f.minima), Mem{Base: s, Disp: superD}) }
+	u.scales = func(scales, mins reg.VecVirtual) {
+		VMOVDQU(scales, Mem{Base: s})
+		if mins != nil {
+			VMOVDQU(mins, Mem{Base: s, Disp: superMins})
+		}
+	}
+	u.emit = func(at int, v reg.VecVirtual) { VMOVDQU(v, Mem{Base: c, Disp: at}) }
 	loop("block", blocks, 1, func() {
 		f.unpack(u)
-		ADDQ(U32(f.elements), u.codes)
-		ADDQ(U32(scale), u.side)
-		ADDQ(U32(f.bytes), u.src)
+		ADDQ(U32(f.elements), c)
+		ADDQ(U32(scale), s)
+		ADDQ(U32(f.bytes), from)
 	})
 	for _, p := range []struct {
 		stride string
@@ -88,46 +104,30 @@ func unpackRows(f blockFormat) {
 	end()
 }
 
-func (u *unpacker) at(off int) Mem { return Mem{Base: u.src, Disp: off} }
-
-// storeCodes writes the codes from element at on.
-func (u *unpacker) storeCodes(at int, v reg.VecVirtual) { VMOVDQU(v, Mem{Base: u.codes, Disp: at}) }
-
-// scale writes {d, 0} of a simple block.
-func (u *unpacker) scale(off int) {
-	h, x := GP32(), XMM()
-	MOVWLZX(u.at(off), h)
-	VMOVD(h, x)
-	VCVTPH2PS(x, x)
-	VMOVQ(x, Mem{Base: u.side})
+func (u *unpacker) at(off int) Mem {
+	m := u.src
+	m.Disp += off
+	return m
 }
 
-// scaleAndMinimum writes {d, m} of a simple block.
-func (u *unpacker) scaleAndMinimum(off int) {
+// halves returns {d, m} or {d, 0} as float32 in the lowest lanes.
+func (u *unpacker) halves(off int, both bool) reg.VecVirtual {
 	x := XMM()
-	VMOVD(u.at(off), x)
-	VCVTPH2PS(x, x)
-	VMOVQ(x, Mem{Base: u.side})
-}
-
-// superScales writes d and m of a K block, whose halves lie side by side, or d alone.
-func (u *unpacker) superScales(off int, minimum bool) {
-	h, x := GP32(), XMM()
-	if minimum {
-		MOVL(u.at(off), h)
+	if both {
+		VMOVD(u.at(off), x)
 	} else {
+		h := GP32()
 		MOVWLZX(u.at(off), h)
+		VMOVD(h, x)
 	}
-	VMOVD(h, x)
 	VCVTPH2PS(x, x)
-	VMOVQ(x, Mem{Base: u.side, Disp: superD})
+	return x
 }
 
-// bytes returns a vector whose bytes all hold b.
-func bytes(b byte) reg.VecVirtual {
-	v := YMM()
-	VBROADCASTSS(constant("bytes"+hex(b), uint32(b)*0x01010101), v)
-	return v
+// bytes is 32 bytes of value b in the read-only data.
+func bytes(b byte) Mem {
+	w := uint64(b) * 0x0101010101010101
+	return table("bytes"+hex(b), []uint64{w, w, w, w})
 }
 
 func hex(b byte) string { const d = "0123456789abcdef"; return string([]byte{d[b>>4], d[b&15]}) }
@@ -160,6 +160,9 @@ func or(a, b reg.VecVirtual) reg.VecVirtual {
 }
 
 func (u *unpacker) less(v reg.VecVirtual, n byte) reg.VecVirtual {
+	if u.raw {
+		return v
+	}
 	out := YMM()
 	VPSUBB(bytes(n), v, out)
 	return out
@@ -207,47 +210,51 @@ func (u *unpacker) iq4(index reg.VecVirtual) reg.VecVirtual {
 	return v
 }
 
+// words32 is 16 words of 32, the offset of signed 6-bit scales.
+func words32() Mem {
+	const w = 0x0020002000200020
+	return table("words32", []uint64{w, w, w, w})
+}
+
 func (u *unpacker) load(off int) reg.VecVirtual {
 	v := YMM()
 	VMOVDQU(u.at(off), v)
 	return v
 }
 
-// words writes 16 bytes as 16 unsigned words.
-func (u *unpacker) words(x reg.VecVirtual, off int) {
+// words widens 16 bytes to 16 unsigned words.
+func words(x reg.VecVirtual) reg.VecVirtual {
 	v := YMM()
 	VPMOVZXBW(x.AsX(), v)
-	VMOVDQU(v, Mem{Base: u.side, Disp: off})
+	return v
 }
 
 func (u *unpacker) q2K() {
 	s, low := XMM(), XMM()
 	VMOVDQU(u.at(0), s)
-	mask := bytes(15)
-	VPAND(mask.AsX(), s, low)
-	u.words(low, 0)
+	VPAND(bytes(15), s, low)
 	VPSRLW(Imm(4), s, s)
-	VPAND(mask.AsX(), s, s)
-	u.words(s, superMins)
-	u.superScales(80, true)
+	VPAND(bytes(15), s, s)
+	u.scales(words(low), words(s))
+	u.super(80)
 	for h := range 2 {
 		q := u.load(16 + 32*h)
 		for j := range 4 {
-			u.storeCodes(128*h+32*j, field(q, -2*j, 3))
+			u.emit(128*h+32*j, field(q, -2*j, 3))
 		}
 	}
 }
 
 func (u *unpacker) q3K() {
 	u.q3Scales()
-	u.superScales(108, false)
+	u.super(108)
 	high := u.load(0)
 	for h := range 2 {
 		q := u.load(32 + 32*h)
 		for j := range 4 {
 			// Bit 4h+j of the high bits becomes bit 2 of the code.
 			c := or(field(q, -2*j, 3), field(high, 2-(4*h+j), 4))
-			u.storeCodes(128*h+32*j, u.less(c, 4))
+			u.emit(128*h+32*j, u.less(c, 4))
 		}
 	}
 }
@@ -280,11 +287,9 @@ func (u *unpacker) q3Scales() {
 			VPINSRD(Imm(uint64(j)), low, x, x)
 		}
 	}
-	v, offset := YMM(), YMM()
-	VPMOVZXBW(x, v)
-	VPBROADCASTD(constant("words32", 0x00200020), offset)
-	VPSUBW(offset, v, v)
-	VMOVDQU(v, Mem{Base: u.side})
+	v := words(x)
+	VPSUBW(words32(), v, v)
+	u.scales(v, nil)
 }
 
 // scalesK4 reads the scales and minima of Q4_K and Q5_K four at a time in general registers.
@@ -315,53 +320,52 @@ func (u *unpacker) scalesK4() {
 		VPINSRD(Imm(1), high, p.out, p.out)
 	}
 	VPUNPCKLBW(scales, scales, scales) // each twice
-	u.words(scales, 0)
 	VPMOVZXBW(mins, mins)
-	VMOVDQU(mins, Mem{Base: u.side, Disp: superMins})
+	u.scales(words(scales), mins)
 }
 
 func (u *unpacker) q4K() {
-	u.superScales(0, true)
+	u.super(0)
 	u.scalesK4()
 	for j := range 4 {
 		q := u.load(16 + 32*j)
-		u.storeCodes(64*j, field(q, 0, 15))
-		u.storeCodes(64*j+32, field(q, -4, 15))
+		u.emit(64*j, field(q, 0, 15))
+		u.emit(64*j+32, field(q, -4, 15))
 	}
 }
 
 func (u *unpacker) q5K() {
-	u.superScales(0, true)
+	u.super(0)
 	u.scalesK4()
 	high := u.load(16)
 	for j := range 4 {
 		q := u.load(48 + 32*j)
-		u.storeCodes(64*j, or(field(q, 0, 15), field(high, 4-2*j, 16)))
-		u.storeCodes(64*j+32, or(field(q, -4, 15), field(high, 3-2*j, 16)))
+		u.emit(64*j, or(field(q, 0, 15), field(high, 4-2*j, 16)))
+		u.emit(64*j+32, or(field(q, -4, 15), field(high, 3-2*j, 16)))
 	}
 }
 
 func (u *unpacker) q6K() {
 	s := YMM()
 	VPMOVSXBW(u.at(192), s)
-	VMOVDQU(s, Mem{Base: u.side})
-	u.superScales(208, false)
+	u.scales(s, nil)
+	u.super(208)
 	for h := range 2 {
 		a, b, high := u.load(64*h), u.load(64*h+32), u.load(128+32*h)
 		for j, low := range []reg.VecVirtual{a, b, a, b} {
 			c := or(field(low, -4*(j/2), 15), field(high, 4-2*j, 0x30))
-			u.storeCodes(128*h+32*j, u.less(c, 32))
+			u.emit(128*h+32*j, u.less(c, 32))
 		}
 	}
 }
 
 func (u *unpacker) iq4XS() {
-	u.superScales(0, false)
-	low, next, high, mask := XMM(), XMM(), XMM(), bytes(15)
+	u.super(0)
+	low, next, high := XMM(), XMM(), XMM()
 	VMOVD(u.at(4), low)
 	VPSRLW(Imm(4), low, next)
 	VPUNPCKLBW(next, low, low)
-	VPAND(mask.AsX(), low, low)
+	VPAND(bytes(15), low, low)
 	VPMOVZXBW(low, low)
 	// Word j times 2^(14-2j) has bits 2j and 2j+1 on top.
 	VPBROADCASTW(u.at(2), high)
@@ -369,15 +373,13 @@ func (u *unpacker) iq4XS() {
 	VPSRLW(Imm(14), high, high)
 	VPSLLW(Imm(4), high, high)
 	VPOR(high, low, low)
-	offset := XMM()
-	VPBROADCASTD(constant("words32", 0x00200020), offset)
-	VPSUBW(offset, low, low)
-	twice := XMM()
-	VPUNPCKLWD(low, low, twice)
-	VMOVDQU(twice, Mem{Base: u.side})
-	VPUNPCKHWD(low, low, twice)
-	VMOVDQU(twice, Mem{Base: u.side, Disp: 16})
+	VPSUBW(words32(), low, low)
+	twice, upper := YMM(), XMM()
+	VPUNPCKLWD(low, low, twice.AsX())
+	VPUNPCKHWD(low, low, upper)
+	VINSERTI128(Imm(1), upper, twice, twice)
+	u.scales(twice, nil)
 	for j := range 8 {
-		u.storeCodes(32*j, u.iq4(u.nibbles(8+16*j)))
+		u.emit(32*j, u.iq4(u.nibbles(8+16*j)))
 	}
 }

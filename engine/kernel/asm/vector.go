@@ -76,29 +76,28 @@ func loop(label string, count reg.GPVirtual, step int, body func()) {
 	JNZ(LabelRef(label))
 }
 
-// rows addresses up to six rows of equal stride with three registers.
+// rows addresses rows of equal stride, with a register for every three.
 type rows struct {
-	base, third, stride reg.GPVirtual
+	bases  []reg.GPVirtual // of rows 0, 3, 6
+	stride reg.GPVirtual
 }
 
 // newRows prepares n rows that begin at base.
 func newRows(base, stride reg.GPVirtual, n int) rows {
-	r := rows{base: base, stride: stride}
-	if n > 3 {
-		r.third = GP64()
-		LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, r.third)
-		ADDQ(base, r.third)
+	r := rows{bases: []reg.GPVirtual{base}, stride: stride}
+	for i := 3; i < n; i += 3 {
+		next := GP64()
+		LEAQ(Mem{Base: stride, Index: stride, Scale: 2}, next)
+		ADDQ(r.bases[i/3-1], next)
+		r.bases = append(r.bases, next)
 	}
 	return r
 }
 
 // at is the address of byte offset off in row i.
 func (r rows) at(i, off int) Mem {
-	m := Mem{Base: r.base, Disp: off}
-	if i >= 3 {
-		m.Base, i = r.third, i-3
-	}
-	if i > 0 {
+	m := Mem{Base: r.bases[i/3], Disp: off}
+	if i %= 3; i > 0 {
 		m.Index, m.Scale = r.stride, uint8(i)
 	}
 	return m
@@ -106,9 +105,8 @@ func (r rows) at(i, off int) Mem {
 
 // advance moves all rows on by n bytes.
 func (r rows) advance(n int) {
-	ADDQ(I32(n), r.base)
-	if r.third != nil {
-		ADDQ(I32(n), r.third)
+	for _, b := range r.bases {
+		ADDQ(I32(n), b)
 	}
 }
 

@@ -1,0 +1,57 @@
+//go:build !purego
+
+package kernel
+
+import (
+	"unsafe"
+
+	"attnbudget/engine/gguf"
+)
+
+type (
+	dotEightFunc = func(dst *float32, w *byte, stride int, x *int8, side *byte, blocks int)
+	dotSuperFunc = func(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+)
+
+// decoders multiply few activation rows straight from the blocks of the weights: eight weight rows of a simple format at a
+// time, any number of a K format.
+type decoders struct {
+	eight map[gguf.Type]dotEightFunc
+	super map[gguf.Type]dotSuperFunc
+}
+
+// decodeInputs is the number of activation rows up to which reading the blocks once for each is faster than unpacking.
+const decodeInputs = 2
+
+var decodersAVX2 = decoders{
+	eight: map[gguf.Type]dotEightFunc{
+		gguf.Q4_0: dot8Q4_0AVX2, gguf.Q4_1: dot8Q4_1AVX2, gguf.Q5_0: dot8Q5_0AVX2, gguf.Q5_1: dot8Q5_1AVX2,
+		gguf.Q8_0: dot8Q8_0AVX2, gguf.IQ4_NL: dot8IQ4_NLAVX2,
+	},
+	super: map[gguf.Type]dotSuperFunc{
+		gguf.Q2_K: dotQ2_KAVX2, gguf.Q3_K: dotQ3_KAVX2, gguf.Q4_K: dotQ4_KAVX2, gguf.Q5_K: dotQ5_KAVX2,
+		gguf.Q6_K: dotQ6_KAVX2, gguf.IQ4_XS: dotIQ4_XSAVX2,
+	},
+}
+
+// rows computes the outputs of weight rows from on, as many as it can up to to, and returns the first it has not.
+func (d *decoders) rows(m *product, f *format, from, to int) int {
+	codes, side, strideSide, blocks := m.in.integerForm(f, 0, m.w.Cols)
+	stride := m.w.Type.RowBytes(m.w.Cols)
+	x := func(i int) (*int8, *byte) { return &codes[i*m.w.Cols], (*byte)(unsafe.Add(side, i*strideSide)) }
+	if dot := d.super[m.w.Type]; dot != nil {
+		for i := range m.in.n {
+			c, s := x(i)
+			dot(&m.dst[i*m.w.Rows+from], &m.w.Data[from*stride], stride, to-from, c, s, blocks)
+		}
+		return to
+	}
+	dot := d.eight[m.w.Type]
+	for ; dot != nil && from+8 <= to; from += 8 {
+		for i := range m.in.n {
+			c, s := x(i)
+			dot(&m.dst[i*m.w.Rows+from], &m.w.Data[from*stride], stride, c, s, blocks)
+		}
+	}
+	return from
+}
