@@ -5,9 +5,6 @@ import (
 	"unicode/utf8"
 )
 
-// Output is the type of Record's outputs.
-type Output = string
-
 // output is what a process printed, byte for byte. In JSON it is a string; only output that is not valid UTF-8, which a
 // JSON string cannot hold unchanged, becomes {"base64": "..."}.
 type output string

@@ -5,7 +5,7 @@
 // progress. It does not know how a unit is executed, which is an Executor's business, and computes no result: it only
 // checks, with package parsers, that an output is one before its record counts as good.
 //
-// What keeps pairs honest: the arms of a block of a timing stage must come from one environment. If the machine or the
+// What keeps pairs honest: the arms of a block must come from one environment. If the machine or the
 // binary changed while a block was half done, the whole block is run again and its old records move to superseded/.
 package runner
 
@@ -70,7 +70,7 @@ func (e *EnvironmentError) Error() string {
 	for _, d := range e.Differences {
 		fmt.Fprintf(&b, "\n  %s was %q and is %q", d.Field, d.Old, d.New)
 	}
-	b.WriteString("\nUse a new run directory, or allow the change: half-finished timing blocks are then run again as a whole")
+	b.WriteString("\nUse a new run directory, or allow the change: half-finished blocks are then run again as a whole")
 	return b.String()
 }
 

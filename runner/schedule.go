@@ -117,7 +117,7 @@ func survey(p *plan.Plan, dir *results.Dir, o Options) ([]decision, *inventory, 
 	} else if newest := inv.newest(decisions); newest != nil {
 		environment = newest.Environment
 	}
-	for _, block := range timingBlocks(decisions) {
+	for _, block := range blocks(decisions) {
 		keepToOneEnvironment(block, environment)
 	}
 	return decisions, inv, nil
@@ -173,16 +173,15 @@ type blockOf struct {
 
 func block(u *plan.Unit) blockOf { return blockOf{u.Condition, u.Block} }
 
-// timingBlocks groups the units of the stages whose results depend on the machine's state.
-func timingBlocks(decisions []decision) map[blockOf][]*decision {
-	blocks := make(map[blockOf][]*decision)
+// blocks groups units by their blocks. Blocks of evaluations count like those of timings: another machine or binary
+// rounds otherwise, and a small effect is no larger than that.
+func blocks(decisions []decision) map[blockOf][]*decision {
+	out := make(map[blockOf][]*decision)
 	for i := range decisions {
-		u := decisions[i].unit
-		if u.Key.Stage == plan.Throughput || u.Key.Stage == plan.Depth {
-			blocks[block(u)] = append(blocks[block(u)], &decisions[i])
-		}
+		b := block(decisions[i].unit)
+		out[b] = append(out[b], &decisions[i])
 	}
-	return blocks
+	return out
 }
 
 // keepToOneEnvironment marks the good records of a block for a rerun when they could not be paired: records of

@@ -184,11 +184,11 @@ func (ds *dataset) both(e *Effect) (arm, against *observation, ok bool) {
 		e.Refused = "no record of " + e.Arm + " has " + e.Metric
 	case against == nil:
 		e.Refused = "no record of " + e.Against + " has " + e.Metric
+	case arm.record.Environment != against.record.Environment:
+		e.Records = []string{arm.file(), against.file()}
+		e.Refused = "the two records are from different environments, which are never paired"
 	default:
 		e.Records = []string{arm.file(), against.file()}
-		if arm.record.Environment != against.record.Environment {
-			e.warn("the two records are from different environments")
-		}
 		return arm, against, true
 	}
 	return nil, nil, false

@@ -75,7 +75,7 @@ func (t *testRun) unit(a plan.Arm, c plan.Condition, block, position int) {
 	t.records[u.Name] = &results.Record{
 		Unit: u, Arm: a, Condition: c, Session: "s1", Environment: testEnvironment.ID(), Outcome: results.OK,
 		Started: time.Unix(1700000000, 0).UTC(), Ended: time.Unix(1700000001, 0).UTC(),
-		Stdout: results.Output(t.output(a, c, block)),
+		Stdout: (t.output(a, c, block)),
 	}
 }
 

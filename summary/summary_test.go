@@ -56,9 +56,9 @@ func troubled() (*testRun, results.Environment) {
 	for _, arm := range []string{"F16/two", "Q4_0/none"} {
 		run.unitsOf(arm, "tg16 @ d1024")[0].Environment = other.ID()
 	}
-	run.unitsOf("Q4_0/two", "hellaswag gloss-swag")[0].Stdout = results.Output(hellaSwagOutput(50, 0))
+	run.unitsOf("Q4_0/two", "hellaswag gloss-swag")[0].Stdout = hellaSwagOutput(50, 0)
 	ppl := run.unitsOf("Q4_0/none", "perplexity evaluation c512")[0]
-	ppl.Stdout = results.Output(strings.Replace(string(ppl.Stdout), "[3]", "[3]nan,[4]", 1))
+	ppl.Stdout = strings.Replace(ppl.Stdout, "[3]", "[3]nan,[4]", 1)
 	return run, other
 }
 
@@ -163,6 +163,24 @@ func TestPairsStayInsideAnEnvironment(t *testing.T) {
 	}
 }
 
+func TestEvaluationsOfTwoEnvironmentsAreRefused(t *testing.T) {
+	run := newTestRun()
+	other := testEnvironment
+	other.Commit = "def"
+	for _, condition := range []string{"perplexity evaluation c512", "hellaswag gloss-swag", "kv 2048"} {
+		run.unitsOf("F16/two", condition)[0].Environment = other.ID()
+	}
+	s := run.build(t, other)
+	for condition, metric := range map[string]string{
+		"perplexity evaluation c512": plan.MetricPerplexity, "hellaswag gloss-swag": plan.MetricHellaSwagAccuracy, "kv 2048": plan.MetricKVBytes,
+	} {
+		e := s.effect(t, "F16/two", "F16/none", condition, metric)
+		if !strings.Contains(e.Refused, "different environments") || e.Verdict != "" || e.Ratio != nil || e.Difference != nil {
+			t.Errorf("%s: %+v", condition, e)
+		}
+	}
+}
+
 func TestFailedUnitsAreShownWithTheirKind(t *testing.T) {
 	run, other := troubled()
 	s := run.build(t, other)
@@ -190,9 +208,9 @@ func TestFailedUnitsAreShownWithTheirKind(t *testing.T) {
 
 func TestDifferentTasksAreRefusedAndNotIntersected(t *testing.T) {
 	run := newTestRun()
-	run.unitsOf("F16/two", "hellaswag gloss-swag")[0].Stdout = results.Output(hellaSwagOutput(50, 0))
+	run.unitsOf("F16/two", "hellaswag gloss-swag")[0].Stdout = hellaSwagOutput(50, 0)
 	other := run.unitsOf("Q4_0/none", "hellaswag gloss-swag")[0]
-	other.Stdout = results.Output(strings.Replace(string(other.Stdout), `"hash":"6e340b9cffb37a98"`, `"hash":"0000000000000000"`, 1))
+	other.Stdout = strings.Replace(other.Stdout, `"hash":"6e340b9cffb37a98"`, `"hash":"0000000000000000"`, 1)
 	s := run.build(t)
 	for arm, why := range map[string]string{"F16/two": "different numbers of tasks", "Q4_0/none": "different tasks"} {
 		e := s.effect(t, arm, "F16/none", "hellaswag gloss-swag", plan.MetricHellaSwagAccuracy)
