@@ -96,18 +96,21 @@ func (d *Divergence) Run(ctx context.Context, c Context, done []DivergenceChunk,
 	}
 	chunks := append(make([]DivergenceChunk, 0, d.Chunks), done...)
 	s := scorer{c, d.threads}
-	for len(chunks) < d.Chunks {
-		n := min(d.NSeq, d.Chunks-len(chunks))
-		points, err := d.compare(ctx, s, len(chunks), n)
+	for start := len(done) / d.NSeq * d.NSeq; start < d.Chunks; start += d.NSeq {
+		n := min(d.NSeq, d.Chunks-start)
+		points, err := d.compare(ctx, s, start, n)
 		if err != nil {
-			return chunks, fmt.Errorf("kl-divergence: chunk %d: %w", len(chunks)+1, err)
+			return chunks, fmt.Errorf("kl-divergence: chunk %d: %w", start+1, err)
 		}
-		for range n {
-			chunk, err := newDivergenceChunk(len(chunks)+1, points[:d.scored()])
+		for i := start; i < start+n; i++ {
+			chunk, err := newDivergenceChunk(i+1, points[:d.scored()])
 			if err != nil {
 				return chunks, err
 			}
 			points = points[d.scored():]
+			if i < len(done) {
+				continue // compared again only because its batch was not complete
+			}
 			chunks = append(chunks, chunk)
 			if err := each(chunk); err != nil {
 				return chunks, err

@@ -88,26 +88,31 @@ func (p *Perplexity) ContextOptions(base engine.ContextOptions) engine.ContextOp
 }
 
 // Run evaluates the chunks that done does not have and calls each for every one when it is finished, in order. The
-// result has done in front. The error is a *NotFiniteError if a chunk has no perplexity; ctx ends it early.
+// result has done in front. Chunks are always decoded in the same batches, whatever done has, so that a continued run gives
+// the very figures of one that was not interrupted. The error is a *NotFiniteError if a chunk has no perplexity; ctx ends
+// it early.
 func (p *Perplexity) Run(ctx context.Context, c Context, done []Chunk, each func(Chunk) error) ([]Chunk, error) {
 	if err := p.check(done); err != nil {
 		return nil, err
 	}
 	chunks := append(make([]Chunk, 0, p.Chunks), done...)
 	s := scorer{c, p.threads}
-	for len(chunks) < p.Chunks {
-		n := min(p.NSeq, p.Chunks-len(chunks))
+	for start := len(done) / p.NSeq * p.NSeq; start < p.Chunks; start += p.NSeq {
+		n := min(p.NSeq, p.Chunks-start)
 		c.Clear()
-		values, err := p.decode(ctx, s, len(chunks), n)
+		values, err := p.decode(ctx, s, start, n)
 		if err != nil {
-			return chunks, fmt.Errorf("perplexity: chunk %d: %w", len(chunks)+1, err)
+			return chunks, fmt.Errorf("perplexity: chunk %d: %w", start+1, err)
 		}
-		for range n {
-			chunk, err := newChunk(len(chunks)+1, values[:p.scored()])
+		for i := start; i < start+n; i++ {
+			chunk, err := newChunk(i+1, values[:p.scored()])
 			if err != nil {
 				return chunks, err
 			}
 			values = values[p.scored():]
+			if i < len(done) {
+				continue // evaluated again only because its batch was not complete
+			}
 			chunks = append(chunks, chunk)
 			if err := each(chunk); err != nil {
 				return chunks, err

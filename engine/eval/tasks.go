@@ -18,7 +18,7 @@ type TaskOptions struct {
 	Tasks     int // so many; default all
 	NCtx      int // tokens per sequence: the context has upstream's 4 times as many cells; default 512
 	NBatch    int // tokens decoded at once; default 2048
-	Sequences int // of the context: how many continuations are evaluated at once; default 16
+	Sequences int // of the context: how many continuations are evaluated at once; default 4, as upstream
 	Threads   int // for reading logits; default one per processor
 }
 
@@ -26,7 +26,7 @@ type TaskOptions struct {
 const parallelSequences = 4
 
 func (o TaskOptions) withDefaults() TaskOptions {
-	o.NCtx, o.NBatch, o.Sequences = defaultInt(o.NCtx, 512), defaultInt(o.NBatch, 2048), defaultInt(o.Sequences, 16)
+	o.NCtx, o.NBatch, o.Sequences = defaultInt(o.NCtx, 512), defaultInt(o.NBatch, 2048), defaultInt(o.Sequences, parallelSequences)
 	return o
 }
 
@@ -161,42 +161,62 @@ type taskRun struct {
 	finish  func(i int, logProbs []float64) error // answers to the queries of group i, in their order
 }
 
+// run finishes the groups from start on. Batches are always cut in the same places, so that a run that was continued gives
+// the very figures of one that was not: groups before start are evaluated again where their batch is not complete.
 func (t taskRun) run(ctx context.Context, c Context, start int) error {
 	s := scorer{c, t.options.Threads}
-	for i := start; i < len(t.groups); {
-		end, b, queries := t.pack(i)
-		values, err := t.answer(ctx, s, b, queries)
-		if err != nil {
-			return fmt.Errorf("%s: task %d (%s): %w", t.stage, i+1, t.groups[i].place, err)
-		}
-		for ; i < end; i++ {
-			n := len(queries[0])
-			if v, bad := notFinite(values[:n]); bad {
-				return &NotFiniteError{t.stage, fmt.Sprintf("task %d (%s)", i+1, t.groups[i].place), v}
-			}
-			if err := t.finish(i, values[:n]); err != nil {
+	for from := 0; from < len(t.groups); {
+		to := t.packed(from)
+		if to > start {
+			if err := t.evaluate(ctx, s, from, to, start); err != nil {
 				return err
 			}
-			values, queries = values[n:], queries[1:]
 		}
+		from = to
 	}
 	return nil
 }
 
-// pack puts groups from i on into one batch: as many as there are sequences and cells, at least one.
-func (t taskRun) pack(i int) (end int, b *batch, queries [][]query) {
-	b = &batch{}
-	seq := 0
-	for end = i; end < len(t.groups); end++ {
-		g := t.groups[end]
-		full := len(b.Tokens)+g.cells() > min(t.options.Cells(), t.options.NBatch) || seq+len(g.sequences) > t.options.Sequences
-		if end > i && full {
-			break
+// packed is the end of the batch that begins with group from: as many as there are sequences and cells, at least one.
+func (t taskRun) packed(from int) int {
+	cells, sequences := 0, 0
+	for i := from; i < len(t.groups); i++ {
+		g := t.groups[i]
+		cells += g.cells()
+		sequences += len(g.sequences)
+		if i > from && (cells > min(t.options.Cells(), t.options.NBatch) || sequences > t.options.Sequences) {
+			return i
 		}
-		queries = append(queries, t.queries(end, g.add(b, seq)))
-		seq += len(g.sequences)
 	}
-	return end, b, queries
+	return len(t.groups)
+}
+
+// evaluate evaluates the groups [from, to) in one batch and finishes those from start on.
+func (t taskRun) evaluate(ctx context.Context, s scorer, from, to, start int) error {
+	var b batch
+	var queries [][]query
+	seq := 0
+	for i := from; i < to; i++ {
+		queries = append(queries, t.queries(i, t.groups[i].add(&b, seq)))
+		seq += len(t.groups[i].sequences)
+	}
+	values, err := t.answer(ctx, s, &b, queries)
+	if err != nil {
+		return fmt.Errorf("%s: task %d (%s): %w", t.stage, from+1, t.groups[from].place, err)
+	}
+	for i := from; i < to; i++ {
+		n := len(queries[i-from])
+		if v, bad := notFinite(values[:n]); bad {
+			return &NotFiniteError{t.stage, fmt.Sprintf("task %d (%s)", i+1, t.groups[i].place), v}
+		}
+		if i >= start {
+			if err := t.finish(i, values[:n]); err != nil {
+				return err
+			}
+		}
+		values = values[n:]
+	}
+	return nil
 }
 
 // answer scores a batch; the answers are in the order of the queries.
