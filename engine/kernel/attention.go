@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"attnbudget/engine/quant"
 )
 
 // Span is a run of cells [From, To).
@@ -22,7 +24,6 @@ type Attention struct {
 const (
 	chunkCells = 256 // cells that share a local maximum; chunks start at multiples of it whatever the spans are
 	groupCells = 64  // granularity at which invisible parts of a chunk are skipped
-	keyRows    = 16  // keys transposed at a time
 	tileRows   = 96  // query rows x heads of a group that read a chunk together, about
 )
 
@@ -42,16 +43,16 @@ type attention struct {
 
 // attentionTile is the state and scratch of one tile: rows = query rows x group, the heads of one query row side by side.
 type attentionTile struct {
-	k       []float32 // [DimK][chunkCells], transposed
-	v       []float32 // [chunkCells][DimV]
-	q       []float32 // [rows][DimK]
-	s       []float32 // [rows][chunkCells]: scores, then weights
-	part    []float32 // [rows][DimV]: weighted values of the current chunk
-	out     []float32 // [rows][DimV]: of all chunks so far
-	top     []float32 // [rows]: greatest logit so far
-	sum     []float32 // [rows]: sum of the weights so far
-	m, l    []float32 // [rows]: of the current chunk
-	numbers []float32 // [keyRows][DimK]: keys before they are transposed
+	k    []float32 // [DimK][chunkCells], transposed
+	v    []float32 // [chunkCells][DimV]
+	q    []float32 // [rows][DimK]
+	few  []float32 // [16][DimK]
+	s    []float32 // [rows][chunkCells]: scores, then weights
+	part []float32 // [rows][DimV]: weighted values of the current chunk
+	out  []float32 // [rows][DimV]: of all chunks so far
+	top  []float32 // [rows]: greatest logit so far
+	sum  []float32 // [rows]: sum of the weights so far
+	m, l []float32 // [rows]: of the current chunk
 }
 
 // Attend computes a. The result of a query row depends on that row, the cells and their numbers alone.
@@ -154,9 +155,9 @@ func (t *attention) begin(b *attentionTile, head, from, to int) {
 	rows, width := (to-from)*t.group, t.group*t.DimK
 	b.reset(rows, t.DimV)
 	b.q, b.s, b.part = grow(b.q, rows*t.DimK), grow(b.s, rows*chunkCells), grow(b.part, rows*t.DimV)
+	b.few = grow(b.few, 16*t.DimK)
 	b.m, b.l = grow(b.m, rows), grow(b.l, rows)
 	b.k, b.v = grow(b.k, t.DimK*chunkCells), grow(b.v, t.DimV*chunkCells)
-	b.numbers = grow(b.numbers, keyRows*t.DimK)
 	for i := from; i < to; i++ {
 		copy(b.q[(i-from)*width:][:width], t.Q[i*t.Heads*t.DimK+head*width:])
 	}
@@ -188,7 +189,7 @@ func (t *attention) chunk(b *attentionTile, head, from, to, c int) bool {
 		hide(scores, t.Visible[from+r/t.group], base+lo)
 		b.m[r], b.l[r] = t.expSum(scores, t.Scale)
 	}
-	t.loadValues(b, head, base, lo, hi)
+	t.values(b.v[lo*t.DimV:], &t.V, head, base+lo, hi-lo, t.DimV)
 	t.multiply(b.part, t.DimV, b.s[lo:], chunkCells, b.v[lo*t.DimV:], t.DimV, rows, hi-lo, t.DimV)
 	return true
 }
@@ -229,24 +230,9 @@ func blank(s []float32) {
 
 // loadKeys writes the keys of cells [base+lo, base+hi) to columns lo.. of the transposed tile, and zeros up to width.
 func (t *attention) loadKeys(b *attentionTile, head, base, lo, hi, width int) {
-	size := t.K.Type.RowBytes(t.DimK)
-	for c := lo; c < lo+width; c += keyRows {
-		for i := range keyRows {
-			if row := b.numbers[i*t.DimK:][:t.DimK]; c+i < hi {
-				t.widen(t.K.Type, row, t.K.head(base+c+i, head, size))
-			} else {
-				clear(row)
-			}
-		}
-		t.transpose(b.k[c:], chunkCells, b.numbers, keyRows, t.DimK)
-	}
-}
-
-// loadValues writes the values of cells [base+lo, base+hi) to rows lo.. of the tile.
-func (t *attention) loadValues(b *attentionTile, head, base, lo, hi int) {
-	size := t.V.Type.RowBytes(t.DimV)
-	for c := lo; c < hi; c++ {
-		t.widen(t.V.Type, b.v[c*t.DimV:][:t.DimV], t.V.head(base+c, head, size))
+	t.keys(b.k[lo:], chunkCells, &t.K, head, base+lo, hi-lo, t.DimK, b.few)
+	for d := range t.DimK {
+		clear(b.k[d*chunkCells+hi:][:lo+width-hi])
 	}
 }
 
@@ -276,7 +262,7 @@ func (t *attention) finish(b *attentionTile, head, from, to int) {
 	}
 }
 
-// multiply and transpose define what kernels says of them.
+// multiply, keys and values define what kernels says of them.
 func multiply(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
 	for r := range rows {
 		out := c[r*strideC:][:cols]
@@ -289,10 +275,19 @@ func multiply(c []float32, strideC int, a []float32, strideA int, b []float32, s
 	}
 }
 
-func transpose(dst []float32, strideDst int, src []float32, rows, cols int) {
-	for r := range rows {
-		for c, v := range src[r*cols:][:cols] {
-			dst[c*strideDst+r] = v
+func keys(dst []float32, strideDst int, k *KVRows, head, cell, cells, dim int, few []float32) {
+	size := k.Type.RowBytes(dim)
+	for c := range cells {
+		quant.Dequantize(k.Type, few[:dim], k.head(cell+c, head, size))
+		for d, v := range few[:dim] {
+			dst[d*strideDst+c] = v
 		}
+	}
+}
+
+func values(dst []float32, v *KVRows, head, cell, cells, dim int) {
+	size := v.Type.RowBytes(dim)
+	for c := range cells {
+		quant.Dequantize(v.Type, dst[c*dim:][:dim], v.head(cell+c, head, size))
 	}
 }

@@ -94,12 +94,82 @@ func multiply6x16AVX512(c *float32, strideC int, a *float32, strideA int, b *flo
 //go:noescape
 func multiply6x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// dst [n][8] = src [8][n] transposed; strides in bytes; n is a positive multiple of 8.
+// dst [n][8] = src [8][n] transposed and widened; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func transposeAVX2(dst *float32, strideDst int, src *float32, strideSrc int, n int)
+func transposeF32AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 
-// dst [n][16] = src [16][n] transposed; strides in bytes; n is a positive multiple of 16.
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.
 //
 //go:noescape
-func transposeAVX512(dst *float32, strideDst int, src *float32, strideSrc int, n int)
+func widenRowsF32AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [n][8] = src [8][n] transposed and widened; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func transposeF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.
+//
+//go:noescape
+func widenRowsF16AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [n][8] = src [8][n] transposed and widened; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func transposeBF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.
+//
+//go:noescape
+func widenRowsBF16AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 32.
+//
+//go:noescape
+func widenRowsQ8_0AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 32.
+//
+//go:noescape
+func widenRowsQ4_0AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [n][16] = src [16][n] transposed and widened; strides in bytes; n is a positive multiple of 16.
+//
+//go:noescape
+func transposeF32AVX512(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.
+//
+//go:noescape
+func widenRowsF32AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [n][16] = src [16][n] transposed and widened; strides in bytes; n is a positive multiple of 16.
+//
+//go:noescape
+func transposeF16AVX512(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.
+//
+//go:noescape
+func widenRowsF16AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [n][16] = src [16][n] transposed and widened; strides in bytes; n is a positive multiple of 16.
+//
+//go:noescape
+func transposeBF16AVX512(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.
+//
+//go:noescape
+func widenRowsBF16AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 32.
+//
+//go:noescape
+func widenRowsQ8_0AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+
+// dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 32.
+//
+//go:noescape
+func widenRowsQ4_0AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)

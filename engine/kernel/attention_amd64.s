@@ -964,14 +964,16 @@ next:
 	VZEROUPPER
 	RET
 
-// func transposeAVX2(dst *float32, strideDst int, src *float32, strideSrc int, n int)
+// func transposeF32AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 // Requires: AVX
-TEXT ·transposeAVX2(SB), NOSPLIT, $0-40
+TEXT ·transposeF32AVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ strideDst+8(FP), CX
 	MOVQ src+16(FP), DX
 	MOVQ strideSrc+24(FP), BX
 	MOVQ n+32(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x04, DI
 
 next:
 	MOVQ       DX, DI
@@ -1036,14 +1038,401 @@ next:
 	VZEROUPPER
 	RET
 
-// func transposeAVX512(dst *float32, strideDst int, src *float32, strideSrc int, n int)
-// Requires: AVX, AVX512F
-TEXT ·transposeAVX512(SB), NOSPLIT, $0-40
+// func widenRowsF32AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, MMX+
+TEXT ·widenRowsF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0 (DI)(SI*1)
+	VMOVUPS    (DI), Y0
+	VMOVUPS    Y0, (AX)
+	VMOVUPS    32(DI), Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x40, DI
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, R8
+	JNZ        next
+	ADDQ       DX, CX
+	SUBQ       $0x01, BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func transposeF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX, F16C, MMX+
+TEXT ·transposeF16AVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
 	MOVQ strideDst+8(FP), CX
 	MOVQ src+16(FP), DX
 	MOVQ strideSrc+24(FP), BX
 	MOVQ n+32(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x04, DI
+
+next:
+	MOVQ       DX, R8
+	VCVTPH2PS  (R8), Y0
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y1
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y2
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y3
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y4
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y5
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y6
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Y7
+	PREFETCHT0 (R8)(DI*1)
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y0
+	VUNPCKLPS  Y3, Y2, Y1
+	VUNPCKHPS  Y3, Y2, Y2
+	VUNPCKLPS  Y5, Y4, Y3
+	VUNPCKHPS  Y5, Y4, Y4
+	VUNPCKLPS  Y7, Y6, Y5
+	VUNPCKHPS  Y7, Y6, Y6
+	VUNPCKLPD  Y1, Y8, Y7
+	VUNPCKHPD  Y1, Y8, Y1
+	VUNPCKLPD  Y2, Y0, Y8
+	VUNPCKHPD  Y2, Y0, Y0
+	VUNPCKLPD  Y5, Y3, Y2
+	VUNPCKHPD  Y5, Y3, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y4
+	VPERM2F128 $0x20, Y2, Y7, Y6
+	VPERM2F128 $0x31, Y2, Y7, Y7
+	VPERM2F128 $0x20, Y3, Y1, Y2
+	VPERM2F128 $0x31, Y3, Y1, Y3
+	VPERM2F128 $0x20, Y5, Y8, Y1
+	VPERM2F128 $0x31, Y5, Y8, Y8
+	VPERM2F128 $0x20, Y4, Y0, Y5
+	VPERM2F128 $0x31, Y4, Y0, Y0
+	VMOVUPS    Y6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y1, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y5, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y0, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x10, DX
+	SUBQ       $0x08, SI
+	JNZ        next
+	VZEROUPPER
+	RET
+
+// func widenRowsF16AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, F16C, MMX+
+TEXT ·widenRowsF16AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0 (DI)(SI*1)
+	VCVTPH2PS  (DI), Y0
+	VMOVUPS    Y0, (AX)
+	VCVTPH2PS  16(DI), Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x20, DI
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, R8
+	JNZ        next
+	ADDQ       DX, CX
+	SUBQ       $0x01, BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func transposeBF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·transposeBF16AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x04, DI
+
+next:
+	MOVQ       DX, R8
+	VPMOVZXWD  (R8), Y0
+	VPSLLD     $0x10, Y0, Y0
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y1
+	VPSLLD     $0x10, Y1, Y1
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y2
+	VPSLLD     $0x10, Y2, Y2
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y3
+	VPSLLD     $0x10, Y3, Y3
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y4
+	VPSLLD     $0x10, Y4, Y4
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y5
+	VPSLLD     $0x10, Y5, Y5
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y6
+	VPSLLD     $0x10, Y6, Y6
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Y7
+	VPSLLD     $0x10, Y7, Y7
+	PREFETCHT0 (R8)(DI*1)
+	VUNPCKLPS  Y1, Y0, Y8
+	VUNPCKHPS  Y1, Y0, Y0
+	VUNPCKLPS  Y3, Y2, Y1
+	VUNPCKHPS  Y3, Y2, Y2
+	VUNPCKLPS  Y5, Y4, Y3
+	VUNPCKHPS  Y5, Y4, Y4
+	VUNPCKLPS  Y7, Y6, Y5
+	VUNPCKHPS  Y7, Y6, Y6
+	VUNPCKLPD  Y1, Y8, Y7
+	VUNPCKHPD  Y1, Y8, Y1
+	VUNPCKLPD  Y2, Y0, Y8
+	VUNPCKHPD  Y2, Y0, Y0
+	VUNPCKLPD  Y5, Y3, Y2
+	VUNPCKHPD  Y5, Y3, Y3
+	VUNPCKLPD  Y6, Y4, Y5
+	VUNPCKHPD  Y6, Y4, Y4
+	VPERM2F128 $0x20, Y2, Y7, Y6
+	VPERM2F128 $0x31, Y2, Y7, Y7
+	VPERM2F128 $0x20, Y3, Y1, Y2
+	VPERM2F128 $0x31, Y3, Y1, Y3
+	VPERM2F128 $0x20, Y5, Y8, Y1
+	VPERM2F128 $0x31, Y5, Y8, Y8
+	VPERM2F128 $0x20, Y4, Y0, Y5
+	VPERM2F128 $0x31, Y4, Y0, Y0
+	VMOVUPS    Y6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y1, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y5, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y0, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x10, DX
+	SUBQ       $0x08, SI
+	JNZ        next
+	VZEROUPPER
+	RET
+
+// func widenRowsBF16AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX2, MMX+
+TEXT ·widenRowsBF16AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0 (DI)(SI*1)
+	VPMOVZXWD  (DI), Y0
+	VPSLLD     $0x10, Y0, Y0
+	VMOVUPS    Y0, (AX)
+	VPMOVZXWD  16(DI), Y0
+	VPSLLD     $0x10, Y0, Y0
+	VMOVUPS    Y0, 32(AX)
+	ADDQ       $0x20, DI
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, R8
+	JNZ        next
+	ADDQ       DX, CX
+	SUBQ       $0x01, BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func widenRowsQ8_0AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·widenRowsQ8_0AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0   (DI)(SI*1)
+	MOVWLZX      (DI), R9
+	VMOVD        R9, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Y0
+	VMOVDQU      2(DI), X1
+	VMOVDQU      18(DI), X2
+	VPMOVSXBD    X1, Y3
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VMOVUPS      Y3, (AX)
+	VPSRLDQ      $0x08, X1, X1
+	VPMOVSXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(AX)
+	VPMOVSXBD    X2, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 64(AX)
+	VPSRLDQ      $0x08, X2, X1
+	VPMOVSXBD    X1, Y1
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 96(AX)
+	ADDQ         $0x22, DI
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R8
+	JNZ          next
+	ADDQ         DX, CX
+	SUBQ         $0x01, BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func widenRowsQ4_0AVX2(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·widenRowsQ4_0AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0     (DI)(SI*1)
+	MOVWLZX        (DI), R9
+	VMOVD          R9, X0
+	VCVTPH2PS      X0, X0
+	VBROADCASTSS   X0, Y0
+	VBROADCASTI128 2(DI), Y1
+	VPSRLVQ        attention_lowHigh<>+0(SB), Y1, Y1
+	VPAND          attention_bytes0f<>+0(SB), Y1, Y1
+	VPSUBB         attention_bytes08<>+0(SB), Y1, Y1
+	VEXTRACTI128   $0x01, Y1, X2
+	VPMOVSXBD      X1, Y3
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y0, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	VPSRLDQ        $0x08, X1, X1
+	VPMOVSXBD      X1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, 32(AX)
+	VPMOVSXBD      X2, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, 64(AX)
+	VPSRLDQ        $0x08, X2, X1
+	VPMOVSXBD      X1, Y1
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y0, Y1, Y1
+	VMOVUPS        Y1, 96(AX)
+	ADDQ           $0x12, DI
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R8
+	JNZ            next
+	ADDQ           DX, CX
+	SUBQ           $0x01, BX
+	JNZ            row
+	VZEROUPPER
+	RET
+
+DATA attention_lowHigh<>+0(SB)/8, $0x0000000000000000
+DATA attention_lowHigh<>+8(SB)/8, $0x0000000000000000
+DATA attention_lowHigh<>+16(SB)/8, $0x0000000000000004
+DATA attention_lowHigh<>+24(SB)/8, $0x0000000000000004
+GLOBL attention_lowHigh<>(SB), RODATA|NOPTR, $32
+
+DATA attention_bytes0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA attention_bytes0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA attention_bytes0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA attention_bytes0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL attention_bytes0f<>(SB), RODATA|NOPTR, $32
+
+DATA attention_bytes08<>+0(SB)/8, $0x0808080808080808
+DATA attention_bytes08<>+8(SB)/8, $0x0808080808080808
+DATA attention_bytes08<>+16(SB)/8, $0x0808080808080808
+DATA attention_bytes08<>+24(SB)/8, $0x0808080808080808
+GLOBL attention_bytes08<>(SB), RODATA|NOPTR, $32
+
+// func transposeF32AVX512(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX, AVX512F
+TEXT ·transposeF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x04, DI
 
 next:
 	MOVQ       DX, DI
@@ -1177,5 +1566,513 @@ next:
 	ADDQ       $0x40, DX
 	SUBQ       $0x10, SI
 	JNZ        next
+	VZEROUPPER
+	RET
+
+// func widenRowsF32AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·widenRowsF32AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0 (DI)(SI*1)
+	VMOVUPS    (DI), Z0
+	VMOVUPS    Z0, (AX)
+	ADDQ       $0x40, DI
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, R8
+	JNZ        next
+	ADDQ       DX, CX
+	SUBQ       $0x01, BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func transposeF16AVX512(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·transposeF16AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x04, DI
+
+next:
+	MOVQ       DX, R8
+	VCVTPH2PS  (R8), Z0
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z1
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z2
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z3
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z4
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z5
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z6
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z7
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z8
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z9
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z10
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z11
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z12
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z13
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z14
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VCVTPH2PS  (R8), Z15
+	PREFETCHT0 (R8)(DI*1)
+	VUNPCKLPS  Z1, Z0, Z16
+	VUNPCKHPS  Z1, Z0, Z0
+	VUNPCKLPS  Z3, Z2, Z1
+	VUNPCKHPS  Z3, Z2, Z2
+	VUNPCKLPS  Z5, Z4, Z3
+	VUNPCKHPS  Z5, Z4, Z4
+	VUNPCKLPS  Z7, Z6, Z5
+	VUNPCKHPS  Z7, Z6, Z6
+	VUNPCKLPS  Z9, Z8, Z7
+	VUNPCKHPS  Z9, Z8, Z8
+	VUNPCKLPS  Z11, Z10, Z9
+	VUNPCKHPS  Z11, Z10, Z10
+	VUNPCKLPS  Z13, Z12, Z11
+	VUNPCKHPS  Z13, Z12, Z12
+	VUNPCKLPS  Z15, Z14, Z13
+	VUNPCKHPS  Z15, Z14, Z14
+	VUNPCKLPD  Z1, Z16, Z15
+	VUNPCKHPD  Z1, Z16, Z1
+	VUNPCKLPD  Z2, Z0, Z16
+	VUNPCKHPD  Z2, Z0, Z0
+	VUNPCKLPD  Z5, Z3, Z2
+	VUNPCKHPD  Z5, Z3, Z3
+	VUNPCKLPD  Z6, Z4, Z5
+	VUNPCKHPD  Z6, Z4, Z4
+	VUNPCKLPD  Z9, Z7, Z6
+	VUNPCKHPD  Z9, Z7, Z7
+	VUNPCKLPD  Z10, Z8, Z9
+	VUNPCKHPD  Z10, Z8, Z8
+	VUNPCKLPD  Z13, Z11, Z10
+	VUNPCKHPD  Z13, Z11, Z11
+	VUNPCKLPD  Z14, Z12, Z13
+	VUNPCKHPD  Z14, Z12, Z12
+	VSHUFF32X4 $0x44, Z2, Z15, Z14
+	VSHUFF32X4 $0xee, Z2, Z15, Z15
+	VSHUFF32X4 $0x44, Z10, Z6, Z2
+	VSHUFF32X4 $0xee, Z10, Z6, Z10
+	VSHUFF32X4 $0x88, Z2, Z14, Z6
+	VSHUFF32X4 $0xdd, Z2, Z14, Z2
+	VSHUFF32X4 $0x88, Z10, Z15, Z14
+	VSHUFF32X4 $0xdd, Z10, Z15, Z10
+	VSHUFF32X4 $0x44, Z3, Z1, Z15
+	VSHUFF32X4 $0xee, Z3, Z1, Z3
+	VSHUFF32X4 $0x44, Z11, Z7, Z1
+	VSHUFF32X4 $0xee, Z11, Z7, Z11
+	VSHUFF32X4 $0x88, Z1, Z15, Z7
+	VSHUFF32X4 $0xdd, Z1, Z15, Z1
+	VSHUFF32X4 $0x88, Z11, Z3, Z15
+	VSHUFF32X4 $0xdd, Z11, Z3, Z3
+	VSHUFF32X4 $0x44, Z5, Z16, Z11
+	VSHUFF32X4 $0xee, Z5, Z16, Z16
+	VSHUFF32X4 $0x44, Z13, Z9, Z5
+	VSHUFF32X4 $0xee, Z13, Z9, Z13
+	VSHUFF32X4 $0x88, Z5, Z11, Z9
+	VSHUFF32X4 $0xdd, Z5, Z11, Z5
+	VSHUFF32X4 $0x88, Z13, Z16, Z11
+	VSHUFF32X4 $0xdd, Z13, Z16, Z13
+	VSHUFF32X4 $0x44, Z4, Z0, Z16
+	VSHUFF32X4 $0xee, Z4, Z0, Z4
+	VSHUFF32X4 $0x44, Z12, Z8, Z0
+	VSHUFF32X4 $0xee, Z12, Z8, Z12
+	VSHUFF32X4 $0x88, Z0, Z16, Z8
+	VSHUFF32X4 $0xdd, Z0, Z16, Z0
+	VSHUFF32X4 $0x88, Z12, Z4, Z16
+	VSHUFF32X4 $0xdd, Z12, Z4, Z4
+	VMOVUPS    Z6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z9, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z1, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z5, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z0, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z14, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z15, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z11, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z16, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z10, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z13, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z4, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x20, DX
+	SUBQ       $0x10, SI
+	JNZ        next
+	VZEROUPPER
+	RET
+
+// func widenRowsF16AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·widenRowsF16AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0 (DI)(SI*1)
+	VCVTPH2PS  (DI), Z0
+	VMOVUPS    Z0, (AX)
+	ADDQ       $0x20, DI
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, R8
+	JNZ        next
+	ADDQ       DX, CX
+	SUBQ       $0x01, BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func transposeBF16AVX512(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·transposeBF16AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	MOVQ BX, DI
+	SHLQ $0x04, DI
+
+next:
+	MOVQ       DX, R8
+	VPMOVZXWD  (R8), Z0
+	VPSLLD     $0x10, Z0, Z0
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z1
+	VPSLLD     $0x10, Z1, Z1
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z2
+	VPSLLD     $0x10, Z2, Z2
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z3
+	VPSLLD     $0x10, Z3, Z3
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z4
+	VPSLLD     $0x10, Z4, Z4
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z5
+	VPSLLD     $0x10, Z5, Z5
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z6
+	VPSLLD     $0x10, Z6, Z6
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z7
+	VPSLLD     $0x10, Z7, Z7
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z8
+	VPSLLD     $0x10, Z8, Z8
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z9
+	VPSLLD     $0x10, Z9, Z9
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z10
+	VPSLLD     $0x10, Z10, Z10
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z11
+	VPSLLD     $0x10, Z11, Z11
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z12
+	VPSLLD     $0x10, Z12, Z12
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z13
+	VPSLLD     $0x10, Z13, Z13
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z14
+	VPSLLD     $0x10, Z14, Z14
+	PREFETCHT0 (R8)(DI*1)
+	ADDQ       BX, R8
+	VPMOVZXWD  (R8), Z15
+	VPSLLD     $0x10, Z15, Z15
+	PREFETCHT0 (R8)(DI*1)
+	VUNPCKLPS  Z1, Z0, Z16
+	VUNPCKHPS  Z1, Z0, Z0
+	VUNPCKLPS  Z3, Z2, Z1
+	VUNPCKHPS  Z3, Z2, Z2
+	VUNPCKLPS  Z5, Z4, Z3
+	VUNPCKHPS  Z5, Z4, Z4
+	VUNPCKLPS  Z7, Z6, Z5
+	VUNPCKHPS  Z7, Z6, Z6
+	VUNPCKLPS  Z9, Z8, Z7
+	VUNPCKHPS  Z9, Z8, Z8
+	VUNPCKLPS  Z11, Z10, Z9
+	VUNPCKHPS  Z11, Z10, Z10
+	VUNPCKLPS  Z13, Z12, Z11
+	VUNPCKHPS  Z13, Z12, Z12
+	VUNPCKLPS  Z15, Z14, Z13
+	VUNPCKHPS  Z15, Z14, Z14
+	VUNPCKLPD  Z1, Z16, Z15
+	VUNPCKHPD  Z1, Z16, Z1
+	VUNPCKLPD  Z2, Z0, Z16
+	VUNPCKHPD  Z2, Z0, Z0
+	VUNPCKLPD  Z5, Z3, Z2
+	VUNPCKHPD  Z5, Z3, Z3
+	VUNPCKLPD  Z6, Z4, Z5
+	VUNPCKHPD  Z6, Z4, Z4
+	VUNPCKLPD  Z9, Z7, Z6
+	VUNPCKHPD  Z9, Z7, Z7
+	VUNPCKLPD  Z10, Z8, Z9
+	VUNPCKHPD  Z10, Z8, Z8
+	VUNPCKLPD  Z13, Z11, Z10
+	VUNPCKHPD  Z13, Z11, Z11
+	VUNPCKLPD  Z14, Z12, Z13
+	VUNPCKHPD  Z14, Z12, Z12
+	VSHUFF32X4 $0x44, Z2, Z15, Z14
+	VSHUFF32X4 $0xee, Z2, Z15, Z15
+	VSHUFF32X4 $0x44, Z10, Z6, Z2
+	VSHUFF32X4 $0xee, Z10, Z6, Z10
+	VSHUFF32X4 $0x88, Z2, Z14, Z6
+	VSHUFF32X4 $0xdd, Z2, Z14, Z2
+	VSHUFF32X4 $0x88, Z10, Z15, Z14
+	VSHUFF32X4 $0xdd, Z10, Z15, Z10
+	VSHUFF32X4 $0x44, Z3, Z1, Z15
+	VSHUFF32X4 $0xee, Z3, Z1, Z3
+	VSHUFF32X4 $0x44, Z11, Z7, Z1
+	VSHUFF32X4 $0xee, Z11, Z7, Z11
+	VSHUFF32X4 $0x88, Z1, Z15, Z7
+	VSHUFF32X4 $0xdd, Z1, Z15, Z1
+	VSHUFF32X4 $0x88, Z11, Z3, Z15
+	VSHUFF32X4 $0xdd, Z11, Z3, Z3
+	VSHUFF32X4 $0x44, Z5, Z16, Z11
+	VSHUFF32X4 $0xee, Z5, Z16, Z16
+	VSHUFF32X4 $0x44, Z13, Z9, Z5
+	VSHUFF32X4 $0xee, Z13, Z9, Z13
+	VSHUFF32X4 $0x88, Z5, Z11, Z9
+	VSHUFF32X4 $0xdd, Z5, Z11, Z5
+	VSHUFF32X4 $0x88, Z13, Z16, Z11
+	VSHUFF32X4 $0xdd, Z13, Z16, Z13
+	VSHUFF32X4 $0x44, Z4, Z0, Z16
+	VSHUFF32X4 $0xee, Z4, Z0, Z4
+	VSHUFF32X4 $0x44, Z12, Z8, Z0
+	VSHUFF32X4 $0xee, Z12, Z8, Z12
+	VSHUFF32X4 $0x88, Z0, Z16, Z8
+	VSHUFF32X4 $0xdd, Z0, Z16, Z0
+	VSHUFF32X4 $0x88, Z12, Z4, Z16
+	VSHUFF32X4 $0xdd, Z12, Z4, Z4
+	VMOVUPS    Z6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z9, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z1, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z5, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z0, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z14, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z15, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z11, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z16, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z10, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z13, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Z4, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x20, DX
+	SUBQ       $0x10, SI
+	JNZ        next
+	VZEROUPPER
+	RET
+
+// func widenRowsBF16AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX512F, MMX+
+TEXT ·widenRowsBF16AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0 (DI)(SI*1)
+	VPMOVZXWD  (DI), Z0
+	VPSLLD     $0x10, Z0, Z0
+	VMOVUPS    Z0, (AX)
+	ADDQ       $0x20, DI
+	ADDQ       $0x40, AX
+	SUBQ       $0x10, R8
+	JNZ        next
+	ADDQ       DX, CX
+	SUBQ       $0x01, BX
+	JNZ        row
+	VZEROUPPER
+	RET
+
+// func widenRowsQ8_0AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX512F, F16C, MMX+
+TEXT ·widenRowsQ8_0AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0   (DI)(SI*1)
+	MOVWLZX      (DI), R9
+	VMOVD        R9, X0
+	VCVTPH2PS    X0, X0
+	VBROADCASTSS X0, Z0
+	VMOVDQU      2(DI), X1
+	VMOVDQU      18(DI), X2
+	VPMOVSXBD    X1, Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (AX)
+	VPMOVSXBD    X2, Z1
+	VCVTDQ2PS    Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 64(AX)
+	ADDQ         $0x22, DI
+	ADDQ         $0x00000080, AX
+	SUBQ         $0x20, R8
+	JNZ          next
+	ADDQ         DX, CX
+	SUBQ         $0x01, BX
+	JNZ          row
+	VZEROUPPER
+	RET
+
+// func widenRowsQ4_0AVX512(dst *float32, src *byte, strideSrc int, rows int, n int)
+// Requires: AVX, AVX2, AVX512F, F16C, MMX+
+TEXT ·widenRowsQ4_0AVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ strideSrc+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ DX, SI
+	SHLQ $0x04, SI
+
+row:
+	MOVQ n+32(FP), R8
+	MOVQ CX, DI
+
+next:
+	PREFETCHT0     (DI)(SI*1)
+	MOVWLZX        (DI), R9
+	VMOVD          R9, X0
+	VCVTPH2PS      X0, X0
+	VBROADCASTSS   X0, Z0
+	VBROADCASTI128 2(DI), Y1
+	VPSRLVQ        attention_lowHigh<>+0(SB), Y1, Y1
+	VPAND          attention_bytes0f<>+0(SB), Y1, Y1
+	VPSUBB         attention_bytes08<>+0(SB), Y1, Y1
+	VEXTRACTI128   $0x01, Y1, X2
+	VPMOVSXBD      X1, Z1
+	VCVTDQ2PS      Z1, Z1
+	VMULPS         Z0, Z1, Z1
+	VMOVUPS        Z1, (AX)
+	VPMOVSXBD      X2, Z1
+	VCVTDQ2PS      Z1, Z1
+	VMULPS         Z0, Z1, Z1
+	VMOVUPS        Z1, 64(AX)
+	ADDQ           $0x12, DI
+	ADDQ           $0x00000080, AX
+	SUBQ           $0x20, R8
+	JNZ            next
+	ADDQ           DX, CX
+	SUBQ           $0x01, BX
+	JNZ            row
 	VZEROUPPER
 	RET

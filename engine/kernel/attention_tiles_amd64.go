@@ -2,14 +2,25 @@
 
 package kernel
 
-type multiplyFunc = func(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
+import (
+	"unsafe"
+
+	"attnbudget/engine/gguf"
+)
+
+type (
+	multiplyFunc  = func(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
+	transposeFunc = func(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+	widenRowsFunc = func(dst *float32, src *byte, strideSrc int, rows int, n int)
+)
 
 // attentionTiles are the matrix kernels of attention in assembly.
 type attentionTiles struct {
-	narrow     []multiplyFunc // 16 columns, by rows - 1
-	wide       []multiplyFunc // 64 columns, by rows - 1; nil if the instruction set has too few registers
-	transposed func(dst *float32, strideDst int, src *float32, strideSrc int, n int)
-	lanes      int // rows of src, and multiple of n, that transposed takes
+	narrow     []multiplyFunc    // 16 columns, by rows - 1
+	wide       []multiplyFunc    // 64 columns, by rows - 1; nil if the instruction set has too few registers
+	transposed [32]transposeFunc // by gguf.Type; nil where widening has to come first
+	widenRows  [32]widenRowsFunc // by gguf.Type; nil where there is none
+	lanes      int               // rows of src, and multiple of n, that transposed takes
 }
 
 // multiply is kernels.multiply: a block of columns of b stays in the first-level cache while the rows of a pass by.
@@ -35,15 +46,30 @@ func (t *attentionTiles) multiply(c []float32, strideC int, a []float32, strideA
 	}
 }
 
-// transpose is kernels.transpose.
-func (t *attentionTiles) transpose(dst []float32, strideDst int, src []float32, rows, cols int) {
-	whole := cols / t.lanes * t.lanes
-	for r := 0; r < rows && whole > 0; r += t.lanes {
-		t.transposed(&dst[r], strideDst*4, &src[r*cols], cols*4, whole)
-	}
-	for r := range rows {
-		for c := whole; c < cols; c++ {
-			dst[c*strideDst+r] = src[r*cols+c]
+// keys is kernels.keys.
+func (t *attentionTiles) keys(dst []float32, strideDst int, k *KVRows, head, cell, cells, dim int, few []float32) {
+	c, size := 0, k.Type.RowBytes(dim)
+	if dim%lanes == 0 {
+		transposed, widen := t.transposed[k.Type], t.widenRows[k.Type]
+		for ; c+t.lanes <= cells && widen != nil; c += t.lanes {
+			src := k.head(cell+c, head, size)
+			if transposed != nil {
+				transposed(&dst[c], strideDst*4, &src[0], k.Stride, dim)
+				continue
+			}
+			widen(&few[0], &src[0], k.Stride, t.lanes, dim)
+			t.transposed[gguf.F32](&dst[c], strideDst*4, (*byte)(unsafe.Pointer(&few[0])), dim*4, dim)
 		}
 	}
+	keys(dst[c:], strideDst, k, head, cell+c, cells-c, dim, few)
+}
+
+// values is kernels.values.
+func (t *attentionTiles) values(dst []float32, v *KVRows, head, cell, cells, dim int) {
+	widen := t.widenRows[v.Type]
+	if widen == nil || dim%lanes != 0 || cells == 0 {
+		values(dst, v, head, cell, cells, dim)
+		return
+	}
+	widen(&dst[:cells*dim][0], &v.head(cell, head, v.Type.RowBytes(dim))[0], v.Stride, cells, dim)
 }

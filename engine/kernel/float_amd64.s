@@ -5,7 +5,7 @@
 #include "textflag.h"
 
 // func dotF32x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·dotF32x4AVX2(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
@@ -14,6 +14,11 @@ TEXT ·dotF32x4AVX2(SB), NOSPLIT, $0-40
 	MOVQ   n+32(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -24,6 +29,11 @@ TEXT ·dotF32x4AVX2(SB), NOSPLIT, $0-40
 	VXORPS Y7, Y7, Y7
 
 next:
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	PREFETCHT0   128(R8)
+	PREFETCHT0   192(R8)
+	ADDQ         $0x00000100, R8
 	VMOVUPS      (BX), Y8
 	VMOVUPS      (CX), Y9
 	VFMADD231PS  Y8, Y9, Y0
@@ -83,26 +93,30 @@ next:
 	RET
 
 // func dotF32AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, FMA3
+// Requires: AVX, FMA3, MMX+
 TEXT ·dotF32AVX2(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
 	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), DX
-	MOVQ   n+32(FP), BX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   CX, DI
+	ADDQ   DX, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
 next:
-	VMOVUPS      (DX), Y2
+	PREFETCHT0   (DI)
+	ADDQ         $0x00000040, DI
+	VMOVUPS      (BX), Y2
 	VMOVUPS      (CX), Y3
 	VFMADD231PS  Y2, Y3, Y0
-	VMOVUPS      32(DX), Y2
+	VMOVUPS      32(BX), Y2
 	VMOVUPS      32(CX), Y3
 	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
 	ADDQ         $+64, CX
-	SUBQ         $0x10, BX
+	SUBQ         $0x10, SI
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
@@ -116,7 +130,7 @@ next:
 	RET
 
 // func dotF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, F16C, FMA3
+// Requires: AVX, F16C, FMA3, MMX+
 TEXT ·dotF16x4AVX2(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
@@ -125,6 +139,11 @@ TEXT ·dotF16x4AVX2(SB), NOSPLIT, $0-40
 	MOVQ   n+32(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -135,6 +154,9 @@ TEXT ·dotF16x4AVX2(SB), NOSPLIT, $0-40
 	VXORPS Y7, Y7, Y7
 
 next:
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	ADDQ         $0x00000080, R8
 	VMOVUPS      (BX), Y8
 	VCVTPH2PS    (CX), Y9
 	VFMADD231PS  Y8, Y9, Y0
@@ -194,26 +216,30 @@ next:
 	RET
 
 // func dotF16AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, F16C, FMA3
+// Requires: AVX, F16C, FMA3, MMX+
 TEXT ·dotF16AVX2(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
 	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), DX
-	MOVQ   n+32(FP), BX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   CX, DI
+	ADDQ   DX, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
 next:
-	VMOVUPS      (DX), Y2
+	PREFETCHT0   (DI)
+	ADDQ         $0x00000020, DI
+	VMOVUPS      (BX), Y2
 	VCVTPH2PS    (CX), Y3
 	VFMADD231PS  Y2, Y3, Y0
-	VMOVUPS      32(DX), Y2
+	VMOVUPS      32(BX), Y2
 	VCVTPH2PS    16(CX), Y3
 	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
 	ADDQ         $+32, CX
-	SUBQ         $0x10, BX
+	SUBQ         $0x10, SI
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
@@ -246,7 +272,7 @@ next:
 	RET
 
 // func dotBF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·dotBF16x4AVX2(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
@@ -255,6 +281,11 @@ TEXT ·dotBF16x4AVX2(SB), NOSPLIT, $0-40
 	MOVQ   n+32(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
@@ -265,6 +296,9 @@ TEXT ·dotBF16x4AVX2(SB), NOSPLIT, $0-40
 	VXORPS Y7, Y7, Y7
 
 next:
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	ADDQ         $0x00000080, R8
 	VMOVUPS      (BX), Y8
 	VPMOVZXWD    (CX), Y9
 	VPSLLD       $0x10, Y9, Y9
@@ -332,28 +366,32 @@ next:
 	RET
 
 // func dotBF16AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX2, FMA3
+// Requires: AVX, AVX2, FMA3, MMX+
 TEXT ·dotBF16AVX2(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
 	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), DX
-	MOVQ   n+32(FP), BX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   CX, DI
+	ADDQ   DX, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 
 next:
-	VMOVUPS      (DX), Y2
+	PREFETCHT0   (DI)
+	ADDQ         $0x00000020, DI
+	VMOVUPS      (BX), Y2
 	VPMOVZXWD    (CX), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VFMADD231PS  Y2, Y3, Y0
-	VMOVUPS      32(DX), Y2
+	VMOVUPS      32(BX), Y2
 	VPMOVZXWD    16(CX), Y3
 	VPSLLD       $0x10, Y3, Y3
 	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x40, DX
+	ADDQ         $0x40, BX
 	ADDQ         $+32, CX
-	SUBQ         $0x10, BX
+	SUBQ         $0x10, SI
 	JNZ          next
 	VADDPS       Y1, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X1
@@ -563,7 +601,7 @@ next:
 	RET
 
 // func dotF32x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·dotF32x4AVX512(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
@@ -572,12 +610,22 @@ TEXT ·dotF32x4AVX512(SB), NOSPLIT, $0-40
 	MOVQ   n+32(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 
 next:
+	PREFETCHT0    (R8)
+	PREFETCHT0    64(R8)
+	PREFETCHT0    128(R8)
+	PREFETCHT0    192(R8)
+	ADDQ          $0x00000100, R8
 	VMOVUPS       (BX), Z4
 	VMOVUPS       (CX), Z5
 	VFMADD231PS   Z4, Z5, Z0
@@ -632,22 +680,26 @@ next:
 	RET
 
 // func dotF32AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·dotF32AVX512(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
 	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), DX
-	MOVQ   n+32(FP), BX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   CX, DI
+	ADDQ   DX, DI
 	VXORPS Z0, Z0, Z0
 
 next:
-	VMOVUPS       (DX), Z1
+	PREFETCHT0    (DI)
+	ADDQ          $0x00000040, DI
+	VMOVUPS       (BX), Z1
 	VMOVUPS       (CX), Z2
 	VFMADD231PS   Z1, Z2, Z0
-	ADDQ          $0x40, DX
+	ADDQ          $0x40, BX
 	ADDQ          $+64, CX
-	SUBQ          $0x10, BX
+	SUBQ          $0x10, SI
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y0
@@ -662,7 +714,7 @@ next:
 	RET
 
 // func dotF16x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·dotF16x4AVX512(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
@@ -671,12 +723,20 @@ TEXT ·dotF16x4AVX512(SB), NOSPLIT, $0-40
 	MOVQ   n+32(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 
 next:
+	PREFETCHT0    (R8)
+	PREFETCHT0    64(R8)
+	ADDQ          $0x00000080, R8
 	VMOVUPS       (BX), Z4
 	VCVTPH2PS     (CX), Z5
 	VFMADD231PS   Z4, Z5, Z0
@@ -731,22 +791,26 @@ next:
 	RET
 
 // func dotF16AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·dotF16AVX512(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
 	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), DX
-	MOVQ   n+32(FP), BX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   CX, DI
+	ADDQ   DX, DI
 	VXORPS Z0, Z0, Z0
 
 next:
-	VMOVUPS       (DX), Z1
+	PREFETCHT0    (DI)
+	ADDQ          $0x00000020, DI
+	VMOVUPS       (BX), Z1
 	VCVTPH2PS     (CX), Z2
 	VFMADD231PS   Z1, Z2, Z0
-	ADDQ          $0x40, DX
+	ADDQ          $0x40, BX
 	ADDQ          $+32, CX
-	SUBQ          $0x10, BX
+	SUBQ          $0x10, SI
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y0
@@ -778,7 +842,7 @@ next:
 	RET
 
 // func dotBF16x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·dotBF16x4AVX512(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
@@ -787,12 +851,20 @@ TEXT ·dotBF16x4AVX512(SB), NOSPLIT, $0-40
 	MOVQ   n+32(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 
 next:
+	PREFETCHT0    (R8)
+	PREFETCHT0    64(R8)
+	ADDQ          $0x00000080, R8
 	VMOVUPS       (BX), Z4
 	VPMOVZXWD     (CX), Z5
 	VPSLLD        $0x10, Z5, Z5
@@ -851,23 +923,27 @@ next:
 	RET
 
 // func dotBF16AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·dotBF16AVX512(SB), NOSPLIT, $0-40
 	MOVQ   dst+0(FP), AX
 	MOVQ   w+8(FP), CX
 	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), DX
-	MOVQ   n+32(FP), BX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	MOVQ   CX, DI
+	ADDQ   DX, DI
 	VXORPS Z0, Z0, Z0
 
 next:
-	VMOVUPS       (DX), Z1
+	PREFETCHT0    (DI)
+	ADDQ          $0x00000020, DI
+	VMOVUPS       (BX), Z1
 	VPMOVZXWD     (CX), Z2
 	VPSLLD        $0x10, Z2, Z2
 	VFMADD231PS   Z1, Z2, Z0
-	ADDQ          $0x40, DX
+	ADDQ          $0x40, BX
 	ADDQ          $+32, CX
-	SUBQ          $0x10, BX
+	SUBQ          $0x10, SI
 	JNZ           next
 	VEXTRACTF64X4 $0x01, Z0, Y1
 	VADDPS        Y1, Y0, Y0

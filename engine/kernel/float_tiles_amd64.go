@@ -17,9 +17,9 @@ type (
 // floatTiles computes products with float weights by assembly kernels. Their shape differs between instruction sets, the
 // order of accumulation does not.
 type floatTiles struct {
-	rows, inputs        int        // weight rows and activation rows of a full tile
-	dot, dot4           [3]dotFunc // F32, F16, BF16: one and four weight rows, one activation row
-	tile                []tileFunc // by activation rows - 1
+	rows, inputs        int         // weight rows and activation rows of a full tile
+	dot, dot4           [32]dotFunc // by gguf.Type: one and four weight rows, one activation row
+	tile                []tileFunc  // by activation rows - 1
 	fold                func(dst *float32, acc *float32, n int)
 	widenF16, widenBF16 func(dst *float32, src *byte, n int)
 }
@@ -70,29 +70,17 @@ func addTails(m *product, s *scratch, from, to, whole int) {
 
 // vectors multiplies straight from the blocks, one activation row at a time.
 func (f *floatTiles) vectors(m *product, from, to, whole int) {
-	t := map3(m.w.Type)
 	x, stride := m.in.floats(m.w.Type), m.w.Type.RowBytes(m.w.Cols)
 	for r := from; r < to; {
-		dot, step := f.dot[t], 1
+		dot, step := f.dot[m.w.Type], 1
 		if r+4 <= to {
-			dot, step = f.dot4[t], 4
+			dot, step = f.dot4[m.w.Type], 4
 		}
 		for i := range m.in.n {
 			dot(&m.dst[i*m.w.Rows+r], &m.w.Data[r*stride], stride, &x[i*m.w.Cols], whole)
 		}
 		r += step
 	}
-}
-
-// map3 is the index of a float type in the tables of floatTiles.
-func map3(t gguf.Type) int {
-	switch t {
-	case gguf.F32:
-		return 0
-	case gguf.F16:
-		return 1
-	}
-	return 2
 }
 
 // tiles widens blocks of weights and runs them against blocks of activations.

@@ -23,7 +23,7 @@ type integerTiles struct {
 	// kernels by number of activation rows as in inputs
 	blocks, blocksMin                            []integerFunc
 	supers16, supersMin16, supers32, supersMin32 []integerFunc
-	transposed                                   func(dst *float32, strideDst int, src *float32, strideSrc int, n int)
+	transposed                                   transposeFunc
 	interleave                                   func(dst *int8, strideDst int, src *int8, strideSrc int, n int)
 }
 
@@ -36,7 +36,7 @@ var unpackers = map[gguf.Type]unpackFunc{
 	gguf.Q4_K: unpackQ4_KAVX2, gguf.Q5_K: unpackQ5_KAVX2, gguf.Q6_K: unpackQ6_KAVX2, gguf.IQ4_XS: unpackIQ4_XSAVX2,
 }
 
-func integerTilesAVX2(transposed func(dst *float32, strideDst int, src *float32, strideSrc int, n int)) *integerTiles {
+func integerTilesAVX2() *integerTiles {
 	return &integerTiles{
 		decode: &decodersAVX2, rows: 8, lanes: 8, inputs: []int{4, 2, 1},
 		blocks:      []integerFunc{blocks4AVX2, blocks2AVX2, blocks1AVX2},
@@ -45,14 +45,14 @@ func integerTilesAVX2(transposed func(dst *float32, strideDst int, src *float32,
 		supersMin16: []integerFunc{supersMin16x4AVX2, supersMin16x2AVX2, supersMin16x1AVX2},
 		supers32:    []integerFunc{supers32x4AVX2, supers32x2AVX2, supers32x1AVX2},
 		supersMin32: []integerFunc{supersMin32x4AVX2, supersMin32x2AVX2, supersMin32x1AVX2},
-		transposed:  transposed,
+		transposed:  transposeF32AVX2,
 		interleave: func(dst *int8, strideDst int, src *int8, strideSrc int, n int) {
-			transposed((*float32)(unsafe.Pointer(dst)), strideDst, (*float32)(unsafe.Pointer(src)), strideSrc, n/4)
+			transposeF32AVX2((*float32)(unsafe.Pointer(dst)), strideDst, (*byte)(unsafe.Pointer(src)), strideSrc, n/4)
 		},
 	}
 }
 
-func integerTilesAVX512(transposed func(dst *float32, strideDst int, src *float32, strideSrc int, n int)) *integerTiles {
+func integerTilesAVX512() *integerTiles {
 	return &integerTiles{
 		decode: &decodersAVX2, rows: 32, lanes: 16, inputs: []int{6, 4, 2, 1},
 		blocks:      []integerFunc{blocks6AVX512, blocks4AVX512, blocks2AVX512, blocks1AVX512},
@@ -61,7 +61,7 @@ func integerTilesAVX512(transposed func(dst *float32, strideDst int, src *float3
 		supersMin16: []integerFunc{supersMin16x6AVX512, supersMin16x4AVX512, supersMin16x2AVX512, supersMin16x1AVX512},
 		supers32:    []integerFunc{supers32x6AVX512, supers32x4AVX512, supers32x2AVX512, supers32x1AVX512},
 		supersMin32: []integerFunc{supersMin32x6AVX512, supersMin32x4AVX512, supersMin32x2AVX512, supersMin32x1AVX512},
-		transposed:  transposed,
+		transposed:  transposeF32AVX512,
 		interleave:  interleaveAVX512,
 	}
 }
@@ -118,7 +118,7 @@ func (t *integerTiles) pack(w *Matrix, f *format, unpack unpackFunc, p *integerP
 	unpack(&p.codes[0], width, (*byte)(unsafe.Pointer(&p.side[0])), words*4, &w.Data[r*stride+w.Type.RowBytes(k)], stride, rows, depth/block)
 	for l := 0; l < t.rows; l += t.lanes {
 		t.interleave(&p.laneCodes[l*4], t.rows*4, &p.codes[l*width], width, width)
-		t.transposed((*float32)(unsafe.Pointer(&p.laneSide[l])), t.rows*4, (*float32)(unsafe.Pointer(&p.side[l*words])), words*4, words)
+		t.transposed((*float32)(unsafe.Pointer(&p.laneSide[l])), t.rows*4, (*byte)(unsafe.Pointer(&p.side[l*words])), words*4, words)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 //go:generate go run ./asm -group unpack -out unpack_amd64.s -stubs unpack_amd64.go -pkg kernel
 //go:generate go run ./asm -group integer -out integer_amd64.s -stubs integer_amd64.go -pkg kernel
 //go:generate go run ./asm -group decode -out decode_amd64.s -stubs decode_amd64.go -pkg kernel
+//go:generate go run ./asm -group wait -out wait_amd64.s -stubs wait_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
 
 // kernels are the inner loops that have an implementation per instruction set. generic() is the definition of each.
@@ -27,8 +28,12 @@ type kernels struct {
 	// elements. Every element accumulates over depth in order.
 	multiply func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int)
 
-	// transpose writes src [rows][cols] to dst [cols][strideDst]; rows is a multiple of 16.
-	transpose func(dst []float32, strideDst int, src []float32, rows, cols int)
+	// keys writes, for cells [cell, cell+cells), the numbers of a head to dst [dim][strideDst], a cell per column. few
+	// has room for 16 rows of dim.
+	keys func(dst []float32, strideDst int, k *KVRows, head, cell, cells, dim int, few []float32)
+
+	// values writes, for cells [cell, cell+cells), the numbers of a head to dst [cells][dim].
+	values func(dst []float32, v *KVRows, head, cell, cells, dim int)
 
 	// The elementwise loops are described at their generic versions. dst may be an operand.
 	squares             func(sums *[lanes]float64, x []float32)
@@ -61,7 +66,8 @@ func generic() kernels {
 		quantPanel: quantPanel,
 		widen:      quant.Dequantize,
 		multiply:   multiply,
-		transpose:  transpose,
+		keys:       keys,
+		values:     values,
 
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,
 		sigmoid: sigmoid, silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,

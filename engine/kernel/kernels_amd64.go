@@ -5,6 +5,8 @@ package kernel
 import (
 	"os"
 
+	"attnbudget/engine/gguf"
+
 	"golang.org/x/sys/cpu"
 )
 
@@ -39,18 +41,22 @@ func avx2() kernels {
 	k.name = "avx2"
 	f := &floatTiles{
 		rows: 2, inputs: 3,
-		dot:  [3]dotFunc{dotF32AVX2, dotF16AVX2, dotBF16AVX2},
-		dot4: [3]dotFunc{dotF32x4AVX2, dotF16x4AVX2, dotBF16x4AVX2},
+		dot:  [32]dotFunc{gguf.F32: dotF32AVX2, gguf.F16: dotF16AVX2, gguf.BF16: dotBF16AVX2},
+		dot4: [32]dotFunc{gguf.F32: dotF32x4AVX2, gguf.F16: dotF16x4AVX2, gguf.BF16: dotBF16x4AVX2},
 		tile: []tileFunc{dotTile1AVX2, dotTile2AVX2, dotTile3AVX2},
 		fold: foldSumsAVX2, widenF16: widenF16AVX2, widenBF16: widenBF16AVX2,
 	}
 	a := &attentionTiles{
 		narrow:     []multiplyFunc{multiply1x16AVX2, multiply2x16AVX2, multiply3x16AVX2, multiply4x16AVX2, multiply5x16AVX2, multiply6x16AVX2},
-		transposed: transposeAVX2, lanes: 8,
+		transposed: [32]transposeFunc{gguf.F32: transposeF32AVX2, gguf.F16: transposeF16AVX2, gguf.BF16: transposeBF16AVX2}, lanes: 8,
+		widenRows: [32]widenRowsFunc{
+			gguf.F32: widenRowsF32AVX2, gguf.F16: widenRowsF16AVX2, gguf.BF16: widenRowsBF16AVX2,
+			gguf.Q8_0: widenRowsQ8_0AVX2, gguf.Q4_0: widenRowsQ4_0AVX2,
+		},
 	}
-	i := integerTilesAVX2(a.transposed)
+	i := integerTilesAVX2()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
-	k.multiply, k.transpose = a.multiply, a.transpose
+	k.multiply, k.keys, k.values = a.multiply, a.keys, a.values
 	k.squares = withSquares(squaresAVX2)
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX2, scale), withScaleMul(scaleMulAVX2), withCombine(combineAVX2)
@@ -68,19 +74,23 @@ func avx512() kernels {
 	k.name = "avx512"
 	f := &floatTiles{
 		rows: 4, inputs: 6,
-		dot:  [3]dotFunc{dotF32AVX512, dotF16AVX512, dotBF16AVX512},
-		dot4: [3]dotFunc{dotF32x4AVX512, dotF16x4AVX512, dotBF16x4AVX512},
+		dot:  [32]dotFunc{gguf.F32: dotF32AVX512, gguf.F16: dotF16AVX512, gguf.BF16: dotBF16AVX512},
+		dot4: [32]dotFunc{gguf.F32: dotF32x4AVX512, gguf.F16: dotF16x4AVX512, gguf.BF16: dotBF16x4AVX512},
 		tile: []tileFunc{dotTile1AVX512, dotTile2AVX512, dotTile3AVX512, dotTile4AVX512, dotTile5AVX512, dotTile6AVX512},
 		fold: foldSumsAVX512, widenF16: widenF16AVX512, widenBF16: widenBF16AVX512,
 	}
 	a := &attentionTiles{
 		narrow:     []multiplyFunc{multiply1x16AVX512, multiply2x16AVX512, multiply3x16AVX512, multiply4x16AVX512, multiply5x16AVX512, multiply6x16AVX512},
 		wide:       []multiplyFunc{multiply1x64AVX512, multiply2x64AVX512, multiply3x64AVX512, multiply4x64AVX512, multiply5x64AVX512, multiply6x64AVX512},
-		transposed: transposeAVX512, lanes: 16,
+		transposed: [32]transposeFunc{gguf.F32: transposeF32AVX512, gguf.F16: transposeF16AVX512, gguf.BF16: transposeBF16AVX512}, lanes: 16,
+		widenRows: [32]widenRowsFunc{
+			gguf.F32: widenRowsF32AVX512, gguf.F16: widenRowsF16AVX512, gguf.BF16: widenRowsBF16AVX512,
+			gguf.Q8_0: widenRowsQ8_0AVX512, gguf.Q4_0: widenRowsQ4_0AVX512,
+		},
 	}
-	i := integerTilesAVX512(a.transposed)
+	i := integerTilesAVX512()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
-	k.multiply, k.transpose = a.multiply, a.transpose
+	k.multiply, k.keys, k.values = a.multiply, a.keys, a.values
 	k.squares = withSquares(squaresAVX512)
 	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX512, scale), withScaleMul(scaleMulAVX512), withCombine(combineAVX512)

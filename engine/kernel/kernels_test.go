@@ -172,7 +172,7 @@ func TestQuantisingKernelsAgreeWithGeneric(t *testing.T) {
 	})
 }
 
-func TestWidenAndTransposeKernelsAgreeWithGeneric(t *testing.T) {
+func TestWidenKernelsAgreeWithGeneric(t *testing.T) {
 	vectorKernels(t, func(t *testing.T, k *kernels) {
 		r := rand.New(rand.NewPCG(45, 46))
 		for _, typ := range weightTypes {
@@ -187,12 +187,27 @@ func TestWidenAndTransposeKernelsAgreeWithGeneric(t *testing.T) {
 				same(t, fmt.Sprintf("widen %d of %v", n, typ), got, want)
 			}
 		}
-		for _, cols := range []int{1, 8, 16, 20, 64, 100} {
-			src := random(r, 32*cols)
-			got, want := make([]float32, cols*40), make([]float32, cols*40)
-			k.transpose(got, 40, src, 32, cols)
-			transpose(want, 40, src, 32, cols)
-			same(t, fmt.Sprintf("transpose of 32 x %d", cols), got, want)
+		for _, typ := range []gguf.Type{gguf.F32, gguf.F16, gguf.BF16, gguf.Q8_0, gguf.Q4_0} {
+			for _, dim := range []int{1, 8, 16, 20, 32, 64, 96, 128, 256} {
+				if dim%typ.BlockSize() != 0 {
+					continue
+				}
+				const cells, heads, head = 53, 3, 1
+				n := typ.RowBytes(heads * dim)
+				rows := &KVRows{Type: typ, Data: extremeMatrix(r, typ, cells, heads*dim).Data, Stride: n}
+				for _, c := range [][2]int{{0, 53}, {7, 1}, {3, 16}, {5, 40}} {
+					got, want := make([]float32, dim*64), make([]float32, dim*64)
+					few := make([]float32, 16*dim)
+					k.keys(got, 60, rows, head, c[0], c[1], dim, few)
+					keys(want, 60, rows, head, c[0], c[1], dim, few)
+					same(t, fmt.Sprintf("keys of %v, %d, cells %v", typ, dim, c), got, want)
+					clear(got)
+					clear(want)
+					k.values(got, rows, head, c[0], c[1], dim)
+					values(want, rows, head, c[0], c[1], dim)
+					same(t, fmt.Sprintf("values of %v, %d, cells %v", typ, dim, c), got, want)
+				}
+			}
 		}
 	})
 }

@@ -12,9 +12,10 @@ import (
 // allocates nothing.
 type Pool struct {
 	kernels *kernels
-	workers []*worker // of workers 1..Threads()-1
+	workers []*worker // workers 1..Threads()-1
 	job     job
 	busy    atomic.Int32 // workers that have not finished the current job
+	caller  sleeper      // waits for busy to become zero
 	closed  atomic.Bool
 
 	product   product
@@ -29,18 +30,13 @@ type job struct {
 	next atomic.Int64
 }
 
-// worker is one goroutine. It watches its ticket for a while after each job, because the next one usually follows within
-// microseconds, then parks on its channel so that an idle engine costs no CPU.
+// worker is one goroutine of a pool.
 type worker struct {
+	sleeper
 	id     int
 	ticket atomic.Uint32 // raised by one for each job
-	parked atomic.Bool
-	wake   chan struct{}
-	_      [64]byte // keeps tickets of different workers in different cache lines
+	_      [64]byte      // keeps tickets of different workers in different cache lines
 }
-
-// spins is how often a worker looks for the next job before it parks: some tens of microseconds.
-const spins = 4000
 
 // NewPool starts a pool of the given number of workers, the caller included; less than one means one per processor.
 // Close it to end its goroutines.
@@ -48,11 +44,11 @@ func NewPool(threads int) *Pool {
 	if threads < 1 {
 		threads = runtime.GOMAXPROCS(0)
 	}
-	p := &Pool{kernels: &active, scratch: make([]scratch, threads)}
+	p := &Pool{kernels: &active, scratch: make([]scratch, threads), caller: newSleeper()}
 	p.product.init(p)
 	p.attention.init(p)
 	for id := 1; id < threads; id++ {
-		w := &worker{id: id, wake: make(chan struct{}, 1)}
+		w := &worker{sleeper: newSleeper(), id: id}
 		p.workers = append(p.workers, w)
 		go p.work(w)
 	}
@@ -84,11 +80,7 @@ func (p *Pool) Run(n int, f func(worker, i int)) {
 	p.busy.Store(int32(len(p.workers)))
 	p.release()
 	p.job.run(0)
-	for i := 0; p.busy.Load() > 0; i++ {
-		if i > spins {
-			runtime.Gosched()
-		}
-	}
+	p.caller.await(func() bool { return p.busy.Load() == 0 })
 	p.job.f = nil
 }
 
@@ -96,9 +88,7 @@ func (p *Pool) Run(n int, f func(worker, i int)) {
 func (p *Pool) release() {
 	for _, w := range p.workers {
 		w.ticket.Add(1)
-		if w.parked.Swap(false) {
-			w.wake <- struct{}{}
-		}
+		w.notify()
 	}
 }
 
@@ -113,31 +103,50 @@ func (j *job) run(worker int) {
 }
 
 func (p *Pool) work(w *worker) {
-	var seen uint32
-	for {
-		w.await(seen)
-		seen++
+	for seen := uint32(0); ; seen++ {
+		w.await(func() bool { return w.ticket.Load() != seen })
 		if p.closed.Load() {
 			return
 		}
 		p.job.run(w.id)
-		p.busy.Add(-1)
+		if p.busy.Add(-1) == 0 {
+			p.caller.notify()
+		}
 	}
 }
 
-// await returns when the ticket has moved on from seen. A worker that parks looks once more after announcing it: whoever
-// raises the ticket either sees the announcement and wakes it, or raised early enough to be seen here.
-func (w *worker) await(seen uint32) {
+// sleeper lets one goroutine wait for a condition: it watches for a while, because what it waits for usually follows
+// within microseconds, then parks, so that an idle engine costs no CPU and a loaded machine goes on.
+type sleeper struct {
+	parked atomic.Bool
+	wake   chan struct{}
+}
+
+// spins is how often a sleeper looks before it parks: some tens of microseconds.
+const spins = 2000
+
+func newSleeper() sleeper { return sleeper{wake: make(chan struct{}, 1)} }
+
+// await returns when ready is true. Whoever makes it true calls notify afterwards.
+func (s *sleeper) await(ready func() bool) {
 	for range spins {
-		if w.ticket.Load() != seen {
+		if ready() {
 			return
 		}
+		pause()
 	}
-	for w.ticket.Load() == seen {
-		w.parked.Store(true)
-		if w.ticket.Load() != seen && w.parked.Swap(false) {
+	for !ready() {
+		s.parked.Store(true)
+		// The other side either sees parked and wakes us, or made ready true early enough to be seen here.
+		if ready() && s.parked.Swap(false) {
 			return
 		}
-		<-w.wake
+		<-s.wake
+	}
+}
+
+func (s *sleeper) notify() {
+	if s.parked.Swap(false) {
+		s.wake <- struct{}{}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -17,8 +18,14 @@ func attention() {
 		avx512.multiplyTile(rows, 16)
 		avx512.multiplyTile(rows, 64)
 	}
-	avx2.transpose()
-	avx512.transpose()
+	for _, w := range []width{avx2, avx512} {
+		for _, n := range numbers {
+			w.transpose(n)
+			w.widenRows(n)
+		}
+		w.widenBlocks("Q8_0", 34)
+		w.widenBlocks("Q4_0", 18)
+	}
 }
 
 // multiplyTile: a few rows of a times a few columns of b, accumulated over depth in order.
@@ -60,18 +67,28 @@ func (w width) multiplyTile(count, cols int) {
 	end()
 }
 
+// cellsAhead is how many cells in advance a cache row is fetched. The rows of one head lie far apart, and the processor's
+// own prefetcher does not follow.
+const cellsAhead = 16
+
 // transpose turns lanes rows into lanes columns.
-func (w width) transpose() {
+func (w width) transpose(t number) {
 	n := w.lanes()
-	begin("transpose"+w.name, "func(dst *float32, strideDst int, src *float32, strideSrc int, n int)",
-		fmt.Sprintf("dst [n][%d] = src [%d][n] transposed; strides in bytes; n is a positive multiple of %d.", n, n, n))
+	begin("transpose"+t.name+w.name, "func(dst *float32, strideDst int, src *byte, strideSrc int, n int)",
+		fmt.Sprintf("dst [n][%d] = src [%d][n] transposed and widened; strides in bytes; n is a positive multiple of %d.", n, n, n))
 	dst, strideDst, src, strideSrc, left := arg("dst"), arg("strideDst"), arg("src"), arg("strideSrc"), arg("n")
+	ahead := GP64()
+	MOVQ(strideSrc, ahead)
+	SHLQ(Imm(uint64(bits.TrailingZeros(cellsAhead))), ahead)
 	loop("next", left, n, func() {
 		row := GP64()
 		MOVQ(src, row)
 		v := w.vectors(n)
 		for i := range v {
-			VMOVUPS(Mem{Base: row}, v[i])
+			t.load(Mem{Base: row}, v[i])
+			if t.bytes < 4 {
+				PREFETCHT0(Mem{Base: row, Index: ahead, Scale: 1})
+			}
 			if i+1 < n {
 				ADDQ(strideSrc, row)
 			}
@@ -81,7 +98,80 @@ func (w width) transpose() {
 			VMOVUPS(v[i], Mem{Base: dst})
 			ADDQ(strideDst, dst)
 		}
-		ADDQ(Imm(uint64(w.bytes)), src)
+		ADDQ(Imm(uint64(n*t.bytes)), src)
+	})
+	end()
+}
+
+// widenRows turns rows of numbers into rows of float32.
+func (w width) widenRows(t number) {
+	begin("widenRows"+t.name+w.name, "func(dst *float32, src *byte, strideSrc int, rows int, n int)",
+		"dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 16.")
+	dst, src, strideSrc, count := arg("dst"), arg("src"), arg("strideSrc"), arg("rows")
+	ahead := GP64()
+	MOVQ(strideSrc, ahead)
+	SHLQ(Imm(uint64(bits.TrailingZeros(cellsAhead))), ahead)
+	loop("row", count, 1, func() {
+		from, left := GP64(), arg("n")
+		MOVQ(src, from)
+		loop("next", left, sums, func() {
+			PREFETCHT0(Mem{Base: from, Index: ahead, Scale: 1})
+			for p := range sums / w.lanes() {
+				v := w.vector()
+				t.load(Mem{Base: from, Disp: p * w.lanes() * t.bytes}, v)
+				VMOVUPS(v, Mem{Base: dst, Disp: p * w.bytes})
+			}
+			ADDQ(Imm(uint64(sums*t.bytes)), from)
+			ADDQ(Imm(sums*4), dst)
+		})
+		ADDQ(strideSrc, src)
+	})
+	end()
+}
+
+// widenBlocks dequantises rows of a cache type with blocks of 32.
+func (w width) widenBlocks(name string, size int) {
+	begin("widenRows"+name+w.name, "func(dst *float32, src *byte, strideSrc int, rows int, n int)",
+		"dst [rows][n] = src as float32; stride in bytes; rows > 0, n is a positive multiple of 32.")
+	dst, src, strideSrc, count := arg("dst"), arg("src"), arg("strideSrc"), arg("rows")
+	ahead := GP64()
+	MOVQ(strideSrc, ahead)
+	SHLQ(Imm(uint64(bits.TrailingZeros(cellsAhead))), ahead)
+	loop("row", count, 1, func() {
+		from, left := GP64(), arg("n")
+		MOVQ(src, from)
+		loop("next", left, 32, func() {
+			PREFETCHT0(Mem{Base: from, Index: ahead, Scale: 1})
+			u := &unpacker{src: Mem{Base: from}}
+			d, codes := w.vector(), [2]reg.VecVirtual{}
+			VBROADCASTSS(u.halves(0, false).AsX(), d)
+			if name == "Q8_0" {
+				codes = [2]reg.VecVirtual{XMM(), XMM()}
+				VMOVDQU(u.at(2), codes[0])
+				VMOVDQU(u.at(18), codes[1])
+			} else {
+				v, upper := u.less(u.nibbles(2), 8), XMM()
+				VEXTRACTI128(Imm(1), v, upper)
+				codes = [2]reg.VecVirtual{v, upper}
+			}
+			for i, c := range codes {
+				for at := 0; at < 16; at += w.lanes() {
+					x, v := c.AsX(), w.vector()
+					if at > 0 {
+						y := XMM()
+						VPSRLDQ(Imm(uint64(at)), x, y)
+						x = y.AsX()
+					}
+					VPMOVSXBD(x, v)
+					VCVTDQ2PS(v, v)
+					VMULPS(d, v, v)
+					VMOVUPS(v, Mem{Base: dst, Disp: (16*i + at) * 4})
+				}
+			}
+			ADDQ(Imm(uint64(size)), from)
+			ADDQ(U32(32*4), dst)
+		})
+		ADDQ(strideSrc, src)
 	})
 	end()
 }

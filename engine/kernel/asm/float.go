@@ -59,6 +59,13 @@ func (w width) dotRows(n number, count int) {
 		fmt.Sprintf("dst[r] = product of x and row r of %d rows of w, stride bytes apart; n is a positive multiple of 16.", count))
 	dst, weights, stride, x, left := arg("dst"), arg("w"), arg("stride"), arg("x"), arg("n")
 	row := newRows(weights, stride, count)
+	// The rows after these are fetched meanwhile, in the order in which they lie: short rows end before the processor's
+	// own prefetcher has caught on.
+	ahead := GP64()
+	MOVQ(weights, ahead)
+	for range count {
+		ADDQ(stride, ahead)
+	}
 	parts := sums / w.lanes()
 	acc := make([][]reg.VecVirtual, count)
 	for r := range acc {
@@ -66,6 +73,10 @@ func (w width) dotRows(n number, count int) {
 		zero(acc[r]...)
 	}
 	loop("next", left, sums, func() {
+		for off := 0; off < count*sums*n.bytes; off += 64 {
+			PREFETCHT0(Mem{Base: ahead, Disp: off})
+		}
+		ADDQ(U32(count*sums*n.bytes), ahead)
 		for p := range parts {
 			xv := w.vector()
 			VMOVUPS(Mem{Base: x, Disp: p * w.bytes}, xv)

@@ -18,10 +18,10 @@ import (
 var group string
 
 func main() {
-	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, unpack, integer or decode")
+	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, unpack, integer, decode or wait")
 	flag.Parse()
 	groups := map[string]func(){
-		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer, "decode": decode,
+		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer, "decode": decode, "wait": wait,
 	}
 	generate, ok := groups[group]
 	if !ok {
@@ -31,4 +31,11 @@ func main() {
 	ConstraintExpr("!purego")
 	generate()
 	Generate()
+}
+
+// wait is what waiting loops do between two looks.
+func wait() {
+	begin("pause", "func()", "pause tells the processor that this is a waiting loop: it frees the core for its other thread.")
+	PAUSE()
+	RET()
 }
