@@ -23,7 +23,7 @@ type Attention struct {
 
 const (
 	chunkCells = 256 // cells that share a local maximum; chunks start at multiples of it whatever the spans are
-	groupCells = 64  // granularity at which invisible parts of a chunk are skipped
+	groupCells = 64  // cells loaded together; also the granularity at which invisible parts of a chunk are skipped
 	tileRows   = 96  // query rows x heads of a group that read a chunk together, about
 )
 
@@ -43,8 +43,8 @@ type attention struct {
 
 // attentionTile is the state and scratch of one tile: rows = query rows x group, the heads of one query row side by side.
 type attentionTile struct {
-	k    []float32 // [DimK][chunkCells], transposed
-	v    []float32 // [chunkCells][DimV]
+	k    []float32 // [DimK][groupCells], transposed
+	v    []float32 // [groupCells][DimV]
 	q    []float32 // [rows][DimK]
 	few  []float32 // [16][DimK]
 	s    []float32 // [rows][chunkCells]: scores, then weights
@@ -157,7 +157,7 @@ func (t *attention) begin(b *attentionTile, head, from, to int) {
 	b.q, b.s, b.part = grow(b.q, rows*t.DimK), grow(b.s, rows*chunkCells), grow(b.part, rows*t.DimV)
 	b.few = grow(b.few, 16*t.DimK)
 	b.m, b.l = grow(b.m, rows), grow(b.l, rows)
-	b.k, b.v = grow(b.k, t.DimK*chunkCells), grow(b.v, t.DimV*chunkCells)
+	b.k, b.v = grow(b.k, t.DimK*groupCells), grow(b.v, t.DimV*groupCells)
 	for i := from; i < to; i++ {
 		copy(b.q[(i-from)*width:][:width], t.Q[i*t.Heads*t.DimK+head*width:])
 	}
@@ -182,15 +182,24 @@ func (t *attention) chunk(b *attentionTile, head, from, to, c int) bool {
 	}
 	rows := (to - from) * t.group
 	width := (hi - lo + groupCells - 1) / groupCells * groupCells // lo is a multiple of groupCells
-	t.loadKeys(b, head, base, lo, hi, width)
-	t.multiply(b.s[lo:], chunkCells, b.q, t.DimK, b.k[lo:], chunkCells, rows, t.DimK, width)
+	for r := range rows {
+		clear(b.s[r*chunkCells+lo:][:width])
+	}
+	for c := lo; c < hi; c += groupCells {
+		t.loadKeys(b, head, base+c, min(groupCells, hi-c))
+		t.multiplyAdd(b.s[c:], chunkCells, b.q, t.DimK, b.k, groupCells, rows, t.DimK, groupCells)
+	}
 	for r := range rows {
 		scores := b.s[r*chunkCells+lo:][:width]
 		hide(scores, t.Visible[from+r/t.group], base+lo)
 		b.m[r], b.l[r] = t.expSum(scores, t.Scale)
 	}
-	t.values(b.v[lo*t.DimV:], &t.V, head, base+lo, hi-lo, t.DimV)
-	t.multiply(b.part, t.DimV, b.s[lo:], chunkCells, b.v[lo*t.DimV:], t.DimV, rows, hi-lo, t.DimV)
+	clear(b.part)
+	for c := lo; c < hi; c += groupCells {
+		n := min(groupCells, hi-c)
+		t.values(b.v, &t.V, head, base+c, n, t.DimV)
+		t.multiplyAdd(b.part, t.DimV, b.s[c:], chunkCells, b.v, t.DimV, rows, n, t.DimV)
+	}
 	return true
 }
 
@@ -228,11 +237,11 @@ func blank(s []float32) {
 	}
 }
 
-// loadKeys writes the keys of cells [base+lo, base+hi) to columns lo.. of the transposed tile, and zeros up to width.
-func (t *attention) loadKeys(b *attentionTile, head, base, lo, hi, width int) {
-	t.keys(b.k[lo:], chunkCells, &t.K, head, base+lo, hi-lo, t.DimK, b.few)
+// loadKeys writes the keys of a group of cells from cell on, transposed, and zeros where cells are missing.
+func (t *attention) loadKeys(b *attentionTile, head, cell, cells int) {
+	t.keys(b.k, groupCells, &t.K, head, cell, cells, t.DimK, b.few)
 	for d := range t.DimK {
-		clear(b.k[d*chunkCells+hi:][:lo+width-hi])
+		clear(b.k[d*groupCells+cells : (d+1)*groupCells])
 	}
 }
 
@@ -262,11 +271,10 @@ func (t *attention) finish(b *attentionTile, head, from, to int) {
 	}
 }
 
-// multiply, keys and values define what kernels says of them.
-func multiply(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
+// multiplyAdd, keys and values define what kernels says of them.
+func multiplyAdd(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
 	for r := range rows {
 		out := c[r*strideC:][:cols]
-		clear(out)
 		for k, f := range a[r*strideA:][:depth] {
 			for i, v := range b[k*strideB:][:cols] {
 				out[i] += f * v

@@ -4,92 +4,92 @@
 
 package kernel
 
-// c = a b for a [1][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [1][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply1x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [1][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [1][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply1x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [1][depth], b [depth][64]; strides in bytes; depth > 0.
+// c += a b for a [1][depth], b [depth][64]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply1x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [2][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [2][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply2x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [2][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [2][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply2x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [2][depth], b [depth][64]; strides in bytes; depth > 0.
+// c += a b for a [2][depth], b [depth][64]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply2x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [3][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [3][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply3x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [3][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [3][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply3x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [3][depth], b [depth][64]; strides in bytes; depth > 0.
+// c += a b for a [3][depth], b [depth][64]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply3x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [4][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [4][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply4x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [4][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [4][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply4x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [4][depth], b [depth][64]; strides in bytes; depth > 0.
+// c += a b for a [4][depth], b [depth][64]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply4x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [5][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [5][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply5x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [5][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [5][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply5x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [5][depth], b [depth][64]; strides in bytes; depth > 0.
+// c += a b for a [5][depth], b [depth][64]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply5x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [6][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [6][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply6x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [6][depth], b [depth][16]; strides in bytes; depth > 0.
+// c += a b for a [6][depth], b [depth][16]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply6x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 
-// c = a b for a [6][depth], b [depth][64]; strides in bytes; depth > 0.
+// c += a b for a [6][depth], b [depth][64]; strides in bytes; depth > 0.
 //
 //go:noescape
 func multiply6x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)

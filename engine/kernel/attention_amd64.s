@@ -7,15 +7,15 @@
 // func multiply1x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 // Requires: AVX, FMA3
 TEXT ·multiply1x16AVX2(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), CX
-	MOVQ   strideA+24(FP), DX
-	MOVQ   b+32(FP), DX
-	MOVQ   strideB+40(FP), BX
-	MOVQ   depth+48(FP), SI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), CX
+	MOVQ    strideA+24(FP), DX
+	MOVQ    b+32(FP), DX
+	MOVQ    strideB+40(FP), BX
+	MOVQ    depth+48(FP), SI
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
 
 next:
 	VMOVUPS      (DX), Y2
@@ -33,16 +33,16 @@ next:
 	RET
 
 // func multiply1x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply1x16AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), CX
-	MOVQ   strideA+24(FP), DX
-	MOVQ   b+32(FP), DX
-	MOVQ   strideB+40(FP), BX
-	MOVQ   depth+48(FP), SI
-	VXORPS Z0, Z0, Z0
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), CX
+	MOVQ    strideA+24(FP), DX
+	MOVQ    b+32(FP), DX
+	MOVQ    strideB+40(FP), BX
+	MOVQ    depth+48(FP), SI
+	VMOVUPS (AX), Z0
 
 next:
 	VMOVUPS      (DX), Z1
@@ -57,19 +57,19 @@ next:
 	RET
 
 // func multiply1x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply1x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), CX
-	MOVQ   strideA+24(FP), DX
-	MOVQ   b+32(FP), DX
-	MOVQ   strideB+40(FP), BX
-	MOVQ   depth+48(FP), SI
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), CX
+	MOVQ    strideA+24(FP), DX
+	MOVQ    b+32(FP), DX
+	MOVQ    strideB+40(FP), BX
+	MOVQ    depth+48(FP), SI
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
 
 next:
 	VMOVUPS      (DX), Z4
@@ -95,17 +95,17 @@ next:
 // func multiply2x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 // Requires: AVX, FMA3
 TEXT ·multiply2x16AVX2(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(CX*1), Y2
+	VMOVUPS 32(AX)(CX*1), Y3
 
 next:
 	VMOVUPS      (SI), Y4
@@ -122,24 +122,23 @@ next:
 	JNZ          next
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y2, (AX)
-	VMOVUPS      Y3, 32(AX)
+	VMOVUPS      Y2, (AX)(CX*1)
+	VMOVUPS      Y3, 32(AX)(CX*1)
 	VZEROUPPER
 	RET
 
 // func multiply2x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply2x16AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(CX*1), Z1
 
 next:
 	VMOVUPS      (SI), Z2
@@ -152,29 +151,28 @@ next:
 	SUBQ         $0x01, R8
 	JNZ          next
 	VMOVUPS      Z0, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z1, (AX)
+	VMOVUPS      Z1, (AX)(CX*1)
 	VZEROUPPER
 	RET
 
 // func multiply2x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply2x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS 64(AX)(CX*1), Z5
+	VMOVUPS 128(AX)(CX*1), Z6
+	VMOVUPS 192(AX)(CX*1), Z7
 
 next:
 	VMOVUPS      (SI), Z8
@@ -199,30 +197,29 @@ next:
 	VMOVUPS      Z1, 64(AX)
 	VMOVUPS      Z2, 128(AX)
 	VMOVUPS      Z3, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
-	VMOVUPS      Z5, 64(AX)
-	VMOVUPS      Z6, 128(AX)
-	VMOVUPS      Z7, 192(AX)
+	VMOVUPS      Z4, (AX)(CX*1)
+	VMOVUPS      Z5, 64(AX)(CX*1)
+	VMOVUPS      Z6, 128(AX)(CX*1)
+	VMOVUPS      Z7, 192(AX)(CX*1)
 	VZEROUPPER
 	RET
 
 // func multiply3x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 // Requires: AVX, FMA3
 TEXT ·multiply3x16AVX2(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(CX*1), Y2
+	VMOVUPS 32(AX)(CX*1), Y3
+	VMOVUPS (AX)(CX*2), Y4
+	VMOVUPS 32(AX)(CX*2), Y5
 
 next:
 	VMOVUPS      (SI), Y6
@@ -242,28 +239,26 @@ next:
 	JNZ          next
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y2, (AX)
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      Y5, 32(AX)
+	VMOVUPS      Y2, (AX)(CX*1)
+	VMOVUPS      Y3, 32(AX)(CX*1)
+	VMOVUPS      Y4, (AX)(CX*2)
+	VMOVUPS      Y5, 32(AX)(CX*2)
 	VZEROUPPER
 	RET
 
 // func multiply3x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply3x16AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(CX*1), Z1
+	VMOVUPS (AX)(CX*2), Z2
 
 next:
 	VMOVUPS      (SI), Z3
@@ -278,35 +273,33 @@ next:
 	SUBQ         $0x01, R8
 	JNZ          next
 	VMOVUPS      Z0, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z2, (AX)
+	VMOVUPS      Z1, (AX)(CX*1)
+	VMOVUPS      Z2, (AX)(CX*2)
 	VZEROUPPER
 	RET
 
 // func multiply3x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply3x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS 64(AX)(CX*1), Z5
+	VMOVUPS 128(AX)(CX*1), Z6
+	VMOVUPS 192(AX)(CX*1), Z7
+	VMOVUPS (AX)(CX*2), Z8
+	VMOVUPS 64(AX)(CX*2), Z9
+	VMOVUPS 128(AX)(CX*2), Z10
+	VMOVUPS 192(AX)(CX*2), Z11
 
 next:
 	VMOVUPS      (SI), Z12
@@ -336,39 +329,39 @@ next:
 	VMOVUPS      Z1, 64(AX)
 	VMOVUPS      Z2, 128(AX)
 	VMOVUPS      Z3, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
-	VMOVUPS      Z5, 64(AX)
-	VMOVUPS      Z6, 128(AX)
-	VMOVUPS      Z7, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      Z9, 64(AX)
-	VMOVUPS      Z10, 128(AX)
-	VMOVUPS      Z11, 192(AX)
+	VMOVUPS      Z4, (AX)(CX*1)
+	VMOVUPS      Z5, 64(AX)(CX*1)
+	VMOVUPS      Z6, 128(AX)(CX*1)
+	VMOVUPS      Z7, 192(AX)(CX*1)
+	VMOVUPS      Z8, (AX)(CX*2)
+	VMOVUPS      Z9, 64(AX)(CX*2)
+	VMOVUPS      Z10, 128(AX)(CX*2)
+	VMOVUPS      Z11, 192(AX)(CX*2)
 	VZEROUPPER
 	RET
 
 // func multiply4x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 // Requires: AVX, FMA3
 TEXT ·multiply4x16AVX2(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(CX*1), Y2
+	VMOVUPS 32(AX)(CX*1), Y3
+	VMOVUPS (AX)(CX*2), Y4
+	VMOVUPS 32(AX)(CX*2), Y5
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
 
 next:
 	VMOVUPS      (SI), Y8
@@ -392,34 +385,33 @@ next:
 	JNZ          next
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y2, (AX)
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      Y5, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y6, (AX)
-	VMOVUPS      Y7, 32(AX)
+	VMOVUPS      Y2, (AX)(CX*1)
+	VMOVUPS      Y3, 32(AX)(CX*1)
+	VMOVUPS      Y4, (AX)(CX*2)
+	VMOVUPS      Y5, 32(AX)(CX*2)
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
 	VZEROUPPER
 	RET
 
 // func multiply4x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply4x16AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(CX*1), Z1
+	VMOVUPS (AX)(CX*2), Z2
+	VMOVUPS (R10), Z3
 
 next:
 	VMOVUPS      (SI), Z4
@@ -437,43 +429,42 @@ next:
 	SUBQ         $0x01, R8
 	JNZ          next
 	VMOVUPS      Z0, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z2, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z3, (AX)
+	VMOVUPS      Z1, (AX)(CX*1)
+	VMOVUPS      Z2, (AX)(CX*2)
+	VMOVUPS      Z3, (R10)
 	VZEROUPPER
 	RET
 
 // func multiply4x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply4x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS 64(AX)(CX*1), Z5
+	VMOVUPS 128(AX)(CX*1), Z6
+	VMOVUPS 192(AX)(CX*1), Z7
+	VMOVUPS (AX)(CX*2), Z8
+	VMOVUPS 64(AX)(CX*2), Z9
+	VMOVUPS 128(AX)(CX*2), Z10
+	VMOVUPS 192(AX)(CX*2), Z11
+	VMOVUPS (R10), Z12
+	VMOVUPS 64(R10), Z13
+	VMOVUPS 128(R10), Z14
+	VMOVUPS 192(R10), Z15
 
 next:
 	VMOVUPS      (SI), Z16
@@ -509,46 +500,45 @@ next:
 	VMOVUPS      Z1, 64(AX)
 	VMOVUPS      Z2, 128(AX)
 	VMOVUPS      Z3, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
-	VMOVUPS      Z5, 64(AX)
-	VMOVUPS      Z6, 128(AX)
-	VMOVUPS      Z7, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      Z9, 64(AX)
-	VMOVUPS      Z10, 128(AX)
-	VMOVUPS      Z11, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      Z13, 64(AX)
-	VMOVUPS      Z14, 128(AX)
-	VMOVUPS      Z15, 192(AX)
+	VMOVUPS      Z4, (AX)(CX*1)
+	VMOVUPS      Z5, 64(AX)(CX*1)
+	VMOVUPS      Z6, 128(AX)(CX*1)
+	VMOVUPS      Z7, 192(AX)(CX*1)
+	VMOVUPS      Z8, (AX)(CX*2)
+	VMOVUPS      Z9, 64(AX)(CX*2)
+	VMOVUPS      Z10, 128(AX)(CX*2)
+	VMOVUPS      Z11, 192(AX)(CX*2)
+	VMOVUPS      Z12, (R10)
+	VMOVUPS      Z13, 64(R10)
+	VMOVUPS      Z14, 128(R10)
+	VMOVUPS      Z15, 192(R10)
 	VZEROUPPER
 	RET
 
 // func multiply5x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 // Requires: AVX, FMA3
 TEXT ·multiply5x16AVX2(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(CX*1), Y2
+	VMOVUPS 32(AX)(CX*1), Y3
+	VMOVUPS (AX)(CX*2), Y4
+	VMOVUPS 32(AX)(CX*2), Y5
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	VMOVUPS (R10)(CX*1), Y8
+	VMOVUPS 32(R10)(CX*1), Y9
 
 next:
 	VMOVUPS      (SI), Y10
@@ -575,38 +565,36 @@ next:
 	JNZ          next
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y2, (AX)
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      Y5, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y6, (AX)
-	VMOVUPS      Y7, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      Y9, 32(AX)
+	VMOVUPS      Y2, (AX)(CX*1)
+	VMOVUPS      Y3, 32(AX)(CX*1)
+	VMOVUPS      Y4, (AX)(CX*2)
+	VMOVUPS      Y5, 32(AX)(CX*2)
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	VMOVUPS      Y8, (R10)(CX*1)
+	VMOVUPS      Y9, 32(R10)(CX*1)
 	VZEROUPPER
 	RET
 
 // func multiply5x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply5x16AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(CX*1), Z1
+	VMOVUPS (AX)(CX*2), Z2
+	VMOVUPS (R10), Z3
+	VMOVUPS (R10)(CX*1), Z4
 
 next:
 	VMOVUPS      (SI), Z5
@@ -626,49 +614,47 @@ next:
 	SUBQ         $0x01, R8
 	JNZ          next
 	VMOVUPS      Z0, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z2, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z3, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
+	VMOVUPS      Z1, (AX)(CX*1)
+	VMOVUPS      Z2, (AX)(CX*2)
+	VMOVUPS      Z3, (R10)
+	VMOVUPS      Z4, (R10)(CX*1)
 	VZEROUPPER
 	RET
 
 // func multiply5x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply5x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	VXORPS Z16, Z16, Z16
-	VXORPS Z17, Z17, Z17
-	VXORPS Z18, Z18, Z18
-	VXORPS Z19, Z19, Z19
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS 64(AX)(CX*1), Z5
+	VMOVUPS 128(AX)(CX*1), Z6
+	VMOVUPS 192(AX)(CX*1), Z7
+	VMOVUPS (AX)(CX*2), Z8
+	VMOVUPS 64(AX)(CX*2), Z9
+	VMOVUPS 128(AX)(CX*2), Z10
+	VMOVUPS 192(AX)(CX*2), Z11
+	VMOVUPS (R10), Z12
+	VMOVUPS 64(R10), Z13
+	VMOVUPS 128(R10), Z14
+	VMOVUPS 192(R10), Z15
+	VMOVUPS (R10)(CX*1), Z16
+	VMOVUPS 64(R10)(CX*1), Z17
+	VMOVUPS 128(R10)(CX*1), Z18
+	VMOVUPS 192(R10)(CX*1), Z19
 
 next:
 	VMOVUPS      (SI), Z20
@@ -709,53 +695,51 @@ next:
 	VMOVUPS      Z1, 64(AX)
 	VMOVUPS      Z2, 128(AX)
 	VMOVUPS      Z3, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
-	VMOVUPS      Z5, 64(AX)
-	VMOVUPS      Z6, 128(AX)
-	VMOVUPS      Z7, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      Z9, 64(AX)
-	VMOVUPS      Z10, 128(AX)
-	VMOVUPS      Z11, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      Z13, 64(AX)
-	VMOVUPS      Z14, 128(AX)
-	VMOVUPS      Z15, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      Z17, 64(AX)
-	VMOVUPS      Z18, 128(AX)
-	VMOVUPS      Z19, 192(AX)
+	VMOVUPS      Z4, (AX)(CX*1)
+	VMOVUPS      Z5, 64(AX)(CX*1)
+	VMOVUPS      Z6, 128(AX)(CX*1)
+	VMOVUPS      Z7, 192(AX)(CX*1)
+	VMOVUPS      Z8, (AX)(CX*2)
+	VMOVUPS      Z9, 64(AX)(CX*2)
+	VMOVUPS      Z10, 128(AX)(CX*2)
+	VMOVUPS      Z11, 192(AX)(CX*2)
+	VMOVUPS      Z12, (R10)
+	VMOVUPS      Z13, 64(R10)
+	VMOVUPS      Z14, 128(R10)
+	VMOVUPS      Z15, 192(R10)
+	VMOVUPS      Z16, (R10)(CX*1)
+	VMOVUPS      Z17, 64(R10)(CX*1)
+	VMOVUPS      Z18, 128(R10)(CX*1)
+	VMOVUPS      Z19, 192(R10)(CX*1)
 	VZEROUPPER
 	RET
 
 // func multiply6x16AVX2(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
 // Requires: AVX, FMA3
 TEXT ·multiply6x16AVX2(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Y0
+	VMOVUPS 32(AX), Y1
+	VMOVUPS (AX)(CX*1), Y2
+	VMOVUPS 32(AX)(CX*1), Y3
+	VMOVUPS (AX)(CX*2), Y4
+	VMOVUPS 32(AX)(CX*2), Y5
+	VMOVUPS (R10), Y6
+	VMOVUPS 32(R10), Y7
+	VMOVUPS (R10)(CX*1), Y8
+	VMOVUPS 32(R10)(CX*1), Y9
+	VMOVUPS (R10)(CX*2), Y10
+	VMOVUPS 32(R10)(CX*2), Y11
 
 next:
 	VMOVUPS      (SI), Y12
@@ -785,42 +769,39 @@ next:
 	JNZ          next
 	VMOVUPS      Y0, (AX)
 	VMOVUPS      Y1, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y2, (AX)
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      Y5, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y6, (AX)
-	VMOVUPS      Y7, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      Y9, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Y10, (AX)
-	VMOVUPS      Y11, 32(AX)
+	VMOVUPS      Y2, (AX)(CX*1)
+	VMOVUPS      Y3, 32(AX)(CX*1)
+	VMOVUPS      Y4, (AX)(CX*2)
+	VMOVUPS      Y5, 32(AX)(CX*2)
+	VMOVUPS      Y6, (R10)
+	VMOVUPS      Y7, 32(R10)
+	VMOVUPS      Y8, (R10)(CX*1)
+	VMOVUPS      Y9, 32(R10)(CX*1)
+	VMOVUPS      Y10, (R10)(CX*2)
+	VMOVUPS      Y11, 32(R10)(CX*2)
 	VZEROUPPER
 	RET
 
 // func multiply6x16AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply6x16AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Z0
+	VMOVUPS (AX)(CX*1), Z1
+	VMOVUPS (AX)(CX*2), Z2
+	VMOVUPS (R10), Z3
+	VMOVUPS (R10)(CX*1), Z4
+	VMOVUPS (R10)(CX*2), Z5
 
 next:
 	VMOVUPS      (SI), Z6
@@ -842,55 +823,52 @@ next:
 	SUBQ         $0x01, R8
 	JNZ          next
 	VMOVUPS      Z0, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z2, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z3, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z5, (AX)
+	VMOVUPS      Z1, (AX)(CX*1)
+	VMOVUPS      Z2, (AX)(CX*2)
+	VMOVUPS      Z3, (R10)
+	VMOVUPS      Z4, (R10)(CX*1)
+	VMOVUPS      Z5, (R10)(CX*2)
 	VZEROUPPER
 	RET
 
 // func multiply6x64AVX512(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)
-// Requires: AVX, AVX512DQ, AVX512F
+// Requires: AVX, AVX512F
 TEXT ·multiply6x64AVX512(SB), NOSPLIT, $0-56
-	MOVQ   c+0(FP), AX
-	MOVQ   strideC+8(FP), CX
-	MOVQ   a+16(FP), DX
-	MOVQ   strideA+24(FP), BX
-	MOVQ   b+32(FP), SI
-	MOVQ   strideB+40(FP), DI
-	MOVQ   depth+48(FP), R8
-	LEAQ   (BX)(BX*2), R9
-	ADDQ   DX, R9
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	VXORPS Z16, Z16, Z16
-	VXORPS Z17, Z17, Z17
-	VXORPS Z18, Z18, Z18
-	VXORPS Z19, Z19, Z19
-	VXORPS Z20, Z20, Z20
-	VXORPS Z21, Z21, Z21
-	VXORPS Z22, Z22, Z22
-	VXORPS Z23, Z23, Z23
+	MOVQ    c+0(FP), AX
+	MOVQ    strideC+8(FP), CX
+	MOVQ    a+16(FP), DX
+	MOVQ    strideA+24(FP), BX
+	MOVQ    b+32(FP), SI
+	MOVQ    strideB+40(FP), DI
+	MOVQ    depth+48(FP), R8
+	LEAQ    (BX)(BX*2), R9
+	ADDQ    DX, R9
+	LEAQ    (CX)(CX*2), R10
+	ADDQ    AX, R10
+	VMOVUPS (AX), Z0
+	VMOVUPS 64(AX), Z1
+	VMOVUPS 128(AX), Z2
+	VMOVUPS 192(AX), Z3
+	VMOVUPS (AX)(CX*1), Z4
+	VMOVUPS 64(AX)(CX*1), Z5
+	VMOVUPS 128(AX)(CX*1), Z6
+	VMOVUPS 192(AX)(CX*1), Z7
+	VMOVUPS (AX)(CX*2), Z8
+	VMOVUPS 64(AX)(CX*2), Z9
+	VMOVUPS 128(AX)(CX*2), Z10
+	VMOVUPS 192(AX)(CX*2), Z11
+	VMOVUPS (R10), Z12
+	VMOVUPS 64(R10), Z13
+	VMOVUPS 128(R10), Z14
+	VMOVUPS 192(R10), Z15
+	VMOVUPS (R10)(CX*1), Z16
+	VMOVUPS 64(R10)(CX*1), Z17
+	VMOVUPS 128(R10)(CX*1), Z18
+	VMOVUPS 192(R10)(CX*1), Z19
+	VMOVUPS (R10)(CX*2), Z20
+	VMOVUPS 64(R10)(CX*2), Z21
+	VMOVUPS 128(R10)(CX*2), Z22
+	VMOVUPS 192(R10)(CX*2), Z23
 
 next:
 	VMOVUPS      (SI), Z24
@@ -936,31 +914,26 @@ next:
 	VMOVUPS      Z1, 64(AX)
 	VMOVUPS      Z2, 128(AX)
 	VMOVUPS      Z3, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z4, (AX)
-	VMOVUPS      Z5, 64(AX)
-	VMOVUPS      Z6, 128(AX)
-	VMOVUPS      Z7, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      Z9, 64(AX)
-	VMOVUPS      Z10, 128(AX)
-	VMOVUPS      Z11, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      Z13, 64(AX)
-	VMOVUPS      Z14, 128(AX)
-	VMOVUPS      Z15, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      Z17, 64(AX)
-	VMOVUPS      Z18, 128(AX)
-	VMOVUPS      Z19, 192(AX)
-	ADDQ         CX, AX
-	VMOVUPS      Z20, (AX)
-	VMOVUPS      Z21, 64(AX)
-	VMOVUPS      Z22, 128(AX)
-	VMOVUPS      Z23, 192(AX)
+	VMOVUPS      Z4, (AX)(CX*1)
+	VMOVUPS      Z5, 64(AX)(CX*1)
+	VMOVUPS      Z6, 128(AX)(CX*1)
+	VMOVUPS      Z7, 192(AX)(CX*1)
+	VMOVUPS      Z8, (AX)(CX*2)
+	VMOVUPS      Z9, 64(AX)(CX*2)
+	VMOVUPS      Z10, 128(AX)(CX*2)
+	VMOVUPS      Z11, 192(AX)(CX*2)
+	VMOVUPS      Z12, (R10)
+	VMOVUPS      Z13, 64(R10)
+	VMOVUPS      Z14, 128(R10)
+	VMOVUPS      Z15, 192(R10)
+	VMOVUPS      Z16, (R10)(CX*1)
+	VMOVUPS      Z17, 64(R10)(CX*1)
+	VMOVUPS      Z18, 128(R10)(CX*1)
+	VMOVUPS      Z19, 192(R10)(CX*1)
+	VMOVUPS      Z20, (R10)(CX*2)
+	VMOVUPS      Z21, 64(R10)(CX*2)
+	VMOVUPS      Z22, 128(R10)(CX*2)
+	VMOVUPS      Z23, 192(R10)(CX*2)
 	VZEROUPPER
 	RET
 

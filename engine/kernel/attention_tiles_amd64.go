@@ -23,10 +23,9 @@ type attentionTiles struct {
 	lanes      int               // rows of src, and multiple of n, that transposed takes
 }
 
-// multiply is kernels.multiply: a block of columns of b stays in the first-level cache while the rows of a pass by.
-func (t *attentionTiles) multiply(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
-	if rows == 0 || depth == 0 {
-		multiply(c, strideC, a, strideA, b, strideB, rows, depth, cols)
+// multiplyAdd is kernels.multiplyAdd: a block of columns of b stays in the first-level cache while the rows of a pass by.
+func (t *attentionTiles) multiplyAdd(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
+	if depth == 0 {
 		return
 	}
 	j := 0
@@ -42,7 +41,7 @@ func (t *attentionTiles) multiply(c []float32, strideC int, a []float32, strideA
 		}
 	}
 	if j < cols {
-		multiply(c[j:], strideC, a, strideA, b[j:], strideB, rows, depth, cols-j)
+		multiplyAdd(c[j:], strideC, a, strideA, b[j:], strideB, rows, depth, cols-j)
 	}
 }
 

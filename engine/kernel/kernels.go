@@ -24,9 +24,9 @@ type kernels struct {
 	// widen is quant.Dequantize.
 	widen func(t gguf.Type, dst []float32, src []byte)
 
-	// multiply computes c = a b for row-major a [rows][depth], b [depth][cols], c [rows][cols] with the given strides in
+	// multiplyAdd computes c += a b for row-major a [rows][depth], b [depth][cols], c [rows][cols] with the given strides in
 	// elements. Every element accumulates over depth in order.
-	multiply func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int)
+	multiplyAdd func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int)
 
 	// keys writes, for cells [cell, cell+cells), the numbers of a head to dst [dim][strideDst], a cell per column. few
 	// has room for 16 rows of dim.
@@ -61,13 +61,13 @@ func Name() string { return active.name }
 
 func generic() kernels {
 	return kernels{
-		name:       "generic",
-		floatPanel: floatPanel,
-		quantPanel: quantPanel,
-		widen:      quant.Dequantize,
-		multiply:   multiply,
-		keys:       keys,
-		values:     values,
+		name:        "generic",
+		floatPanel:  floatPanel,
+		quantPanel:  quantPanel,
+		widen:       quant.Dequantize,
+		multiplyAdd: multiplyAdd,
+		keys:        keys,
+		values:      values,
 
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,
 		sigmoid: sigmoid, silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,

@@ -56,7 +56,7 @@ func avx2() kernels {
 	}
 	i := integerTilesAVX2()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
-	k.multiply, k.keys, k.values = a.multiply, a.keys, a.values
+	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
 	k.squares = withSquares(squaresAVX2)
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX2, scale), withScaleMul(scaleMulAVX2), withCombine(combineAVX2)
@@ -90,7 +90,7 @@ func avx512() kernels {
 	}
 	i := integerTilesAVX512()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
-	k.multiply, k.keys, k.values = a.multiply, a.keys, a.values
+	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
 	k.squares = withSquares(squaresAVX512)
 	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX512, scale), withScaleMul(scaleMulAVX512), withCombine(combineAVX512)

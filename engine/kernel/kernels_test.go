@@ -218,9 +218,10 @@ func TestMultiplyKernelsAgreeWithGeneric(t *testing.T) {
 		for _, shape := range [][3]int{{1, 1, 1}, {1, 64, 64}, {6, 128, 64}, {7, 33, 80}, {13, 5, 100}, {2, 256, 16}, {96, 7, 256}} {
 			rows, depth, cols := shape[0], shape[1], shape[2]
 			a, b := random(r, rows*(depth+3)), random(r, depth*(cols+5))
-			got, want := make([]float32, rows*(cols+1)), make([]float32, rows*(cols+1))
-			k.multiply(got, cols+1, a, depth+3, b, cols+5, rows, depth, cols)
-			multiply(want, cols+1, a, depth+3, b, cols+5, rows, depth, cols)
+			got := random(r, rows*(cols+1))
+			want := append([]float32(nil), got...)
+			k.multiplyAdd(got, cols+1, a, depth+3, b, cols+5, rows, depth, cols)
+			multiplyAdd(want, cols+1, a, depth+3, b, cols+5, rows, depth, cols)
 			for i, v := range got {
 				if math.Abs(float64(v-want[i])) > 1e-5*float64(depth) {
 					t.Fatalf("%v: element %d is %g, want %g", shape, i, v, want[i])

@@ -32,14 +32,17 @@ func attention() {
 func (w width) multiplyTile(count, cols int) {
 	begin(fmt.Sprintf("multiply%dx%d%s", count, cols, w.name),
 		"func(c *float32, strideC int, a *float32, strideA int, b *float32, strideB int, depth int)",
-		fmt.Sprintf("c = a b for a [%d][depth], b [depth][%d]; strides in bytes; depth > 0.", count, cols))
+		fmt.Sprintf("c += a b for a [%d][depth], b [depth][%d]; strides in bytes; depth > 0.", count, cols))
 	c, strideC, a, strideA, b, strideB, left := arg("c"), arg("strideC"), arg("a"), arg("strideA"), arg("b"), arg("strideB"), arg("depth")
 	ar := newRows(a, strideA, count)
 	parts := cols / w.lanes()
 	acc := make([][]reg.VecVirtual, count)
+	cr := newRows(c, strideC, count)
 	for r := range acc {
 		acc[r] = w.vectors(parts)
-		zero(acc[r]...)
+		for p, v := range acc[r] {
+			VMOVUPS(cr.at(r, p*w.bytes), v)
+		}
 	}
 	loop("next", left, 1, func() {
 		bv := w.vectors(parts)
@@ -58,10 +61,7 @@ func (w width) multiplyTile(count, cols int) {
 	})
 	for r := range count {
 		for p, v := range acc[r] {
-			VMOVUPS(v, Mem{Base: c, Disp: p * w.bytes})
-		}
-		if r+1 < count {
-			ADDQ(strideC, c)
+			VMOVUPS(v, cr.at(r, p*w.bytes))
 		}
 	}
 	end()
