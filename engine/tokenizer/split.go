@@ -140,6 +140,22 @@ func splitGPT2(text string) int {
 	return splitSpaces(text, false)
 }
 
+// splitDigits is \p{N} first, and splitGPT2 on what lies between: numbers stand alone, without the space before them, and
+// white space before a number stays together.
+func splitDigits(text string) int {
+	_, n, c := first(text)
+	switch c {
+	case number:
+		return n
+	case space:
+		end := run(text, space)
+		if _, _, next := first(text[end:]); next == number {
+			return end
+		}
+	}
+	return splitGPT2(text)
+}
+
 // optionalSpace skips one space at the start of text: where the rest begins and the class of its first character.
 func optionalSpace(text string, r rune, c class) (int, class) {
 	if r != ' ' {

@@ -46,6 +46,7 @@ var bpeKinds = func() map[string]kind {
 	add(kind{split: splitGPT2},
 		"gpt-2", "phi-2", "jina-es", "jina-de", "gigachat", "jina-v2-es", "jina-v2-de", "a.x-4.0", "mellum", "modern-bert",
 		"exaone4", "mpt", "olmo", "jais", "trillion", "granite-docling")
+	add(kind{split: splitDigits}, "smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b")
 	return all
 }()
 
