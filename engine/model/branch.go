@@ -1,6 +1,9 @@
 package model
 
-import "attnbudget/engine/kernel"
+import (
+	"attnbudget/engine/kernel"
+	"attnbudget/engine/meter"
+)
 
 // Surrogate stands in for the token mixing of a dropped layer: y = Up Down h + Bias, where h is the normalised input of the
 // branch and y what is added to the residual stream. It sees one position at a time and stores nothing. Without Down and
@@ -64,4 +67,5 @@ func (p *Pass) surrogate(s *Surrogate) {
 		}
 	})
 	p.y.changed()
+	p.did(meter.Other, p.y, 2)
 }

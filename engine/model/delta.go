@@ -6,6 +6,7 @@ import (
 
 	"attnbudget/engine/kernel"
 	"attnbudget/engine/kvcache"
+	"attnbudget/engine/meter"
 )
 
 // deltaShape is the shape of the recurrent layers of a model.
@@ -124,6 +125,7 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 		p.pool.Run(run.To-run.From, w.convRow)
 		w.remember()
 		p.pool.Run(w.valueHeads, w.ruleRow)
+		p.Meter.Add(meter.Recurrence, 2*4*(w.convState()+w.state()), (run.To-run.From)*w.operations())
 	}
 	p.stored(layer, w.out)
 	p.linear(w.z, &l.gate, p.h)
@@ -131,6 +133,10 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 	p.activate(w.z, w.out, kernel.SiLUMul)
 	p.linear(p.y, &l.out, w.z)
 }
+
+// operations are those of one token: the convolution, and for each state a product with k, decay and update, and a product
+// with q.
+func (s deltaShape) operations() int { return 2*s.width*s.channels() + 7*s.state() }
 
 // input is what the convolution sees at token t of the batch: of tokens before the run, what the state remembers.
 func (w *deltaWork) input(t int) []float32 {

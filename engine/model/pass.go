@@ -6,6 +6,7 @@ import (
 	"attnbudget/engine/drop"
 	"attnbudget/engine/kernel"
 	"attnbudget/engine/kvcache"
+	"attnbudget/engine/meter"
 	"attnbudget/engine/quant"
 )
 
@@ -25,6 +26,9 @@ type Pass struct {
 	// [len(tokens)][Embd], which it may change, and which tokens of the batch its rows are. For tests, and for finding where a
 	// forward pass goes astray.
 	OnHidden func(layer int, tokens []int, h []float32)
+
+	// Meter, when set, is told of all work done.
+	Meter *meter.Meter
 
 	lastStore  int // the last layer that stores anything
 	surrogates Surrogates
@@ -99,6 +103,7 @@ func (p *Pass) Run(tokens, pos []int32, outputs []int, logits []float32) {
 	for i := range p.live {
 		p.live[i] = i
 	}
+	p.Meter.Begin()
 	p.forward()
 }
 
@@ -115,6 +120,7 @@ func (p *Pass) embed(e *kernel.Matrix, scale float32) {
 	p.each(p.x, func(p *Pass, i int) {
 		embedRow(p.x.row(i), p.op.matrix, p.tokens[p.live[i]], p.op.scale)
 	})
+	p.Meter.Add(meter.Other, p.x.n*(e.Type.RowBytes(e.Cols)+4*e.Cols), p.x.n*e.Cols)
 	p.hidden(-1)
 }
 
@@ -134,6 +140,7 @@ func (p *Pass) norm(dst, src *rows, weight []float32) {
 	p.each(src, func(p *Pass, i int) {
 		kernel.RMSNorm(p.op.dst.row(i), p.op.src.row(i), p.op.weight, p.config.Eps)
 	})
+	p.did(meter.Norms, dst, 2)
 }
 
 // headNorm normalises every head of x by itself, in place.
@@ -146,6 +153,7 @@ func (p *Pass) headNorm(x *rows, dim int, weight []float32) {
 		}
 	})
 	x.changed()
+	p.did(meter.Norms, x, 2)
 }
 
 // linear computes dst = W src + b.
@@ -159,6 +167,7 @@ func (p *Pass) linear(dst *rows, w *Linear, src *rows) {
 		p.op = operands{dst: dst, weight: w.Bias}
 		p.each(dst, func(p *Pass, i int) { kernel.Add(p.op.dst.row(i), p.op.weight) })
 	}
+	p.multiplied(meter.Matrices, &w.W, src.n)
 }
 
 // add computes dst += src.
@@ -166,12 +175,14 @@ func (p *Pass) add(dst, src *rows) {
 	p.op = operands{dst: dst, src: src}
 	p.each(dst, func(p *Pass, i int) { kernel.Add(p.op.dst.row(i), p.op.src.row(i)) })
 	dst.changed()
+	p.did(meter.Other, dst, 3)
 }
 
 // copy computes dst = src.
 func (p *Pass) copy(dst, src *rows) {
 	dst.reshape(src.n, src.cols)
 	copy(dst.all(), src.all())
+	p.did(meter.Other, dst, 2)
 }
 
 // scale computes x *= s.
@@ -179,6 +190,7 @@ func (p *Pass) scale(x *rows, s float32) {
 	p.op = operands{dst: x, scale: s}
 	p.each(x, func(p *Pass, i int) { kernel.Scale(p.op.dst.row(i), p.op.scale) })
 	x.changed()
+	p.did(meter.Other, x, 2)
 }
 
 // rotate applies rotary position embedding to all heads of x, in place.
@@ -189,6 +201,7 @@ func (p *Pass) rotate(x *rows, rope *kernel.RoPE, dim int) {
 		p.op.rope.Apply(row, len(row)/p.op.dim, p.op.dim, p.pos[p.live[i]])
 	})
 	x.changed()
+	p.did(meter.Other, x, 2)
 }
 
 // swiglu computes y = down(silu(gate h) * (up h)).
@@ -209,12 +222,16 @@ func (p *Pass) activate(gate, up *rows, activation func(dst, gate, up []float32)
 	p.op = operands{dst: gate, src: up, activation: activation}
 	p.each(gate, func(p *Pass, i int) { p.op.activation(p.op.dst.row(i), p.op.dst.row(i), p.op.src.row(i)) })
 	gate.changed()
+	p.did(meter.Other, gate, 3)
 }
 
 // store writes keys and values into the cache of layer; k and v are used up by it.
 func (p *Pass) store(layer int, k, v *rows) {
 	p.op = operands{src: k, src2: v, store: p.memory.Store(layer)}
 	p.each(k, func(p *Pass, i int) { p.op.store.Put(p.live[i], p.op.src.row(i), p.op.src2.row(i)) })
+	s := p.op.store
+	elements := k.n * s.Heads * (s.DimK + s.DimV)
+	p.Meter.Add(meter.Other, 4*elements+k.n*cellBytes(s), elements)
 	p.stored(layer)
 }
 
@@ -256,6 +273,7 @@ func (p *Pass) attend(a, q *rows, owner int, heads int, scale float32) {
 	}
 	p.pool.Attend(&p.attention)
 	p.each(a, func(p *Pass, i int) { p.op.store.Output(p.op.src.row(i)) })
+	p.attended(s)
 }
 
 // head computes the logits of the rows that are left.
@@ -279,6 +297,7 @@ func (p *Pass) project(logits []float32, output *Linear) {
 	if output.Bias != nil || p.config.Softcap != 0 {
 		p.each(p.h, func(p *Pass, i int) { p.finish(p.logits[i*p.config.Vocab:][:p.config.Vocab]) })
 	}
+	p.multiplied(meter.Head, &output.W, p.h.n)
 }
 
 // finish adds the bias of the output projection and caps the logits softly: s tanh(l/s).
@@ -293,8 +312,9 @@ func (p *Pass) finish(logits []float32) {
 	}
 }
 
-// hidden shows the rows to whoever watches.
+// hidden shows the rows to whoever watches, at the end of a layer.
 func (p *Pass) hidden(layer int) {
+	p.Meter.Enter(layer + 1)
 	if p.OnHidden != nil {
 		p.OnHidden(layer, p.live, p.x.all())
 	}

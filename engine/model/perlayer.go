@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"attnbudget/engine/kernel"
+	"attnbudget/engine/meter"
 	"attnbudget/engine/quant"
 )
 
@@ -59,6 +60,7 @@ func (m *gemma4) mixIn(p *Pass, i int, l *gemma4Layer, e *layerInput) {
 	p.linear(e.in, &l.inputProject, e.x)
 	e.layer = i
 	p.each(e.in, e.addRow)
+	p.did(meter.Other, e.in, 3)
 	p.linear(e.y, &l.inputGate, p.x)
 	p.activate(e.y, e.in, kernel.GELUMul)
 	p.linear(p.y, &l.inputProj, e.y)

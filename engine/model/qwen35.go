@@ -5,6 +5,7 @@ import (
 
 	"attnbudget/engine/drop"
 	"attnbudget/engine/kernel"
+	"attnbudget/engine/meter"
 )
 
 // qwen35 is Qwen 3.5 without experts: three layers of gated DeltaNet (Yang et al. 2024) to each layer of gated attention,
@@ -160,4 +161,5 @@ func (p *Pass) separate(a, b, src *rows, dim int) {
 			a, b = a[dim:], b[dim:]
 		}
 	})
+	p.did(meter.Other, src, 2)
 }
