@@ -21,7 +21,7 @@ type decoders struct {
 }
 
 // decodeInputs is the number of activation rows up to which reading the blocks once for each is faster than unpacking.
-const decodeInputs = 2
+const decodeInputs = 3
 
 var decodersAVX2 = decoders{
 	eight: map[gguf.Type]dotEightFunc{

@@ -25,7 +25,7 @@ type floatTiles struct {
 }
 
 const (
-	depthBlock   = 1024 // columns taken at a time: tile rows of weights of this length stay in the first-level cache
+	depthBlock   = 1024 // columns taken at a time: the activations of a tile stay in the first-level cache while the weights pass by
 	inputBlock   = 72   // activation rows taken at a time: with the weights and partial sums they stay in the second-level cache
 	vectorInputs = 2    // up to so many activation rows it is not worth widening weights to memory
 )
@@ -106,9 +106,9 @@ func (f *floatTiles) tiles(m *product, s *scratch, from, to, whole int) {
 // those of activation rows i.. and weight rows r.. begin at (i*rows + r*inputs) * lanes.
 func (f *floatTiles) multiply(m *product, s *scratch, rows, i0, i1, k0, depth int) {
 	x, cols := m.in.floats(m.w.Type), m.w.Cols
-	for r := 0; r < rows; r += f.rows {
-		for i := i0; i < i1; i += f.inputs {
-			n := min(f.inputs, i1-i)
+	for i := i0; i < i1; i += f.inputs {
+		n := min(f.inputs, i1-i)
+		for r := 0; r < rows; r += f.rows {
 			f.tile[n-1](&s.sums[((i-i0)*rows+r*n)*lanes], &s.row[r*depth], depth*4, &x[i*cols+k0], cols*4, depth)
 		}
 	}

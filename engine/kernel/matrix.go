@@ -25,14 +25,21 @@ func (w *Matrix) check() {
 	}
 }
 
-// panelRows is the number of weight rows that one item of work covers.
-const panelRows = 32
+// panelRows is the number of weight rows that one item of work covers: the more, the less often the activations are read,
+// as long as there are enough items to share out.
+func panelRows(rows, threads int) int {
+	if rows < 4*64*threads {
+		return 32
+	}
+	return 64
+}
 
 // product is the MatMul in progress.
 type product struct {
 	dst  []float32
 	w    *Matrix
 	in   *Input
+	rows int // weight rows per item
 	item func(worker, i int)
 }
 
@@ -45,14 +52,15 @@ func (p *Pool) MatMul(dst []float32, w *Matrix, in *Input) {
 	}
 	in.prepare(p, w.Type)
 	p.product.dst, p.product.w, p.product.in = dst, w, in
-	p.Run((w.Rows+panelRows-1)/panelRows, p.product.item)
+	p.product.rows = panelRows(w.Rows, p.Threads())
+	p.Run((w.Rows+p.product.rows-1)/p.product.rows, p.product.item)
 	p.product.dst, p.product.w, p.product.in = nil, nil, nil
 }
 
 // init binds the loop body once: a closure made per call would be an allocation per call.
 func (m *product) init(p *Pool) {
 	m.item = func(worker, i int) {
-		from, to := i*panelRows, min((i+1)*panelRows, m.w.Rows)
+		from, to := i*m.rows, min((i+1)*m.rows, m.w.Rows)
 		s := &p.scratch[worker]
 		if isFloat(m.w.Type) {
 			p.kernels.floatPanel(m, s, from, to)

@@ -92,8 +92,6 @@ func dpwssd(a, b, acc reg.VecVirtual) {
 type integerState struct {
 	integerTile
 	panel, scales reg.GPVirtual
-	x             []Mem // address of each activation row's codes
-	side          []Mem // and of its records
 	acc           [][]reg.VecVirtual
 	ones          reg.VecVirtual
 }
