@@ -12,6 +12,7 @@ import (
 //go:generate go run ./asm -group integer -out integer_amd64.s -stubs integer_amd64.go -pkg kernel
 //go:generate go run ./asm -group decode -out decode_amd64.s -stubs decode_amd64.go -pkg kernel
 //go:generate go run ./asm -group wait -out wait_amd64.s -stubs wait_amd64.go -pkg kernel
+//go:generate go run ./asm -group delta -out delta_amd64.s -stubs delta_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
 
 // kernels are the inner loops that have an implementation per instruction set. generic() is the definition of each.
@@ -34,6 +35,10 @@ type kernels struct {
 
 	// values writes, for cells [cell, cell+cells), the numbers of a head to dst [cells][dim].
 	values func(dst []float32, v *KVRows, head, cell, cells, dim int)
+
+	// delta advances strips [from, to) of a state, convolve convolves.
+	delta    func(d DeltaRule, from, to int)
+	convolve func(c Convolution)
 
 	// The elementwise loops are described at their generic versions. dst may be an operand.
 	squares             func(sums *[lanes]float64, x []float32)
@@ -69,6 +74,7 @@ func generic() kernels {
 		keys:        keys,
 		values:      values,
 
+		delta: delta, convolve: convolve,
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,
 		sigmoid: sigmoid, silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,
 		roundF16: roundF16, roundBF16: roundBF16, narrowF16: narrowF16,

@@ -65,6 +65,7 @@ func avx2() kernels {
 	k.expSum = withExpSum(scaleMaxAVX2, expSumAVX2)
 	k.roundF16, k.roundBF16 = unary(roundF16AVX2, roundF16), unary(roundBF16AVX2, roundBF16)
 	k.narrowF16 = withNarrowF16(narrowF16AVX2)
+	k.delta, k.convolve = withDelta(deltaStrips1AVX2, nil), withConvolve(convolveAVX2)
 	k.quantiseBlocks, k.quantiseSupers = withBlocks, withSupers
 	return k
 }
@@ -97,5 +98,6 @@ func avx512() kernels {
 	k.sigmoid, k.silu = unary(sigmoidAVX512, sigmoid), unary(siluAVX512, silu)
 	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX512), withGELUMul(geluMulAVX512)
 	k.expSum = withExpSum(scaleMaxAVX512, expSumAVX512)
+	k.delta, k.convolve = withDelta(deltaStrips1AVX512, deltaStrips2AVX512), withConvolve(convolveAVX512)
 	return k
 }
