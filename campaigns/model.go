@@ -52,7 +52,7 @@ func (c *Campaign) openModel(named NamedModel) *model {
 		c.noteModel(p, named.Source.Path, errors.Join(err, m.file.Close()))
 		return nil
 	}
-	m.Format = m.engine.Info().FileType
+	m.Format, m.Vocab = m.engine.Info().FileType, m.engine.Info().Vocab
 	if want := string(named.Source.SHA256); want != "" && want != m.Fingerprint {
 		c.doc.wrong(p.key("sha256"), "check that it is the file you mean; if it is, write this hash", "the file has the SHA-256 %s", m.Fingerprint)
 	}

@@ -34,7 +34,8 @@ func generateSchema(t *testing.T) *jsonschema.Schema {
 	table := s.Definitions["Table"]
 	property(table, "rows").Items = text(plan.Dimensions()...)
 	property(table, "columns").Items = text(plan.Dimensions()...)
-	property(table, "cells").Enum = text(plan.Metrics()...).Enum
+	cells := property(table, "cells")
+	cells.OneOf[0], cells.OneOf[1].Items = text(plan.Metrics()...), text(plan.Metrics()...)
 	property(s.Definitions["Matrix"], "zip").Items.Items = text(armDimensions()...)
 	kvForms(s.Definitions["KVType"])
 

@@ -209,10 +209,10 @@ type Table struct {
 	Rows []string `yaml:"rows" jsonschema:"required,minItems=1,uniqueItems=true"`
 	// Dimensions whose values make the columns.
 	Columns []string `yaml:"columns" jsonschema:"uniqueItems=true"`
-	// The metric shown.
-	Cells string `yaml:"cells" jsonschema:"required"`
-	// Show the effect against another arm beside the level.
-	Effect string `yaml:"effect" jsonschema:"enum=ratio,enum=difference"`
+	// The metric shown, or a list of metrics; several need the dimension metric in rows or columns.
+	Cells Choice `yaml:"cells" jsonschema:"required"`
+	// Show the effect against another arm beside the level; auto: as a difference for accuracies and nll, else as a ratio.
+	Effect string `yaml:"effect" jsonschema:"enum=ratio,enum=difference,enum=auto"`
 	// What effects compare with: dimensions and their values; default: the baseline's value of every column dimension.
 	Against map[string]string `yaml:"against"`
 	// What cells must have: dimensions and their values.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 
 	"attnbudget/plan"
 )
@@ -17,28 +16,29 @@ func (c *Campaign) checkTables() {
 			c.doc.wrong(p.key("title"), "", "table %d has this title already", first+1)
 		}
 		titles[t.Title] = i
-		for j, dimension := range t.Rows {
-			c.checkDimension(dimension, p.key("rows").item(j), plan.Dimensions())
-		}
-		for j, dimension := range t.Columns {
-			c.checkDimension(dimension, p.key("columns").item(j), plan.Dimensions())
-			if slices.Contains(t.Rows, dimension) {
-				c.doc.wrong(p.key("columns").item(j), "", "dimension %q is in the rows already", dimension)
-			}
-		}
-		c.checkMetric(t.Cells, p.key("cells"))
+		c.checkLayout(t, p)
+		c.checkCells(t, p)
 		if len(t.Against) > 0 && t.Effect == "" {
-			c.doc.wrongKey(p.key("against"), "add effect: ratio or effect: difference", `"against" needs "effect"`)
+			c.doc.wrongKey(p.key("against"), "add effect: auto", `"against" needs "effect"`)
 		}
-		for _, dimension := range sortedKeys(t.Against) {
-			if c.checkDimension(dimension, p.key("against").key(dimension), append(armDimensions(), plan.DimArm)) {
-				c.checkValue(dimension, t.Against[dimension], p.key("against").key(dimension))
+		c.checkValues(t.Against, p.key("against"), plan.ArmDimensions())
+		c.checkValues(t.Where, p.key("where"), plan.UnitDimensions())
+		if c.doc.clean(p, at("stages")) {
+			for j, metric := range t.Cells {
+				c.checkShown(t, metric, p.key("cells").item(j))
 			}
 		}
-		for _, dimension := range sortedKeys(t.Where) {
-			if c.checkDimension(dimension, p.key("where").key(dimension), plan.Dimensions()) {
-				c.checkValue(dimension, t.Where[dimension], p.key("where").key(dimension))
-			}
+	}
+}
+
+func (c *Campaign) checkLayout(t Table, p path) {
+	for j, dimension := range t.Rows {
+		c.checkDimension(dimension, p.key("rows").item(j), plan.Dimensions())
+	}
+	for j, dimension := range t.Columns {
+		c.checkDimension(dimension, p.key("columns").item(j), plan.Dimensions())
+		if slices.Contains(t.Rows, dimension) {
+			c.doc.wrong(p.key("columns").item(j), "", "dimension %q is in the rows already", dimension)
 		}
 	}
 }
@@ -54,6 +54,23 @@ func (c *Campaign) checkDimension(name string, p path, known []string) bool {
 	return false
 }
 
+// checkCells checks the metrics, and that several of them are laid out by metric, and one is not.
+func (c *Campaign) checkCells(t Table, p path) {
+	for j, metric := range t.Cells {
+		c.checkMetric(metric, p.key("cells").item(j))
+	}
+	row, column := slices.Index(t.Rows, plan.DimMetric), slices.Index(t.Columns, plan.DimMetric)
+	const hint = `list several metrics in "cells", or leave it out`
+	switch {
+	case len(t.Cells) > 1 && row < 0 && column < 0:
+		c.doc.wrong(p.key("cells"), "write columns: [metric]", `several metrics need the dimension "metric" in "rows" or "columns"`)
+	case len(t.Cells) == 1 && row >= 0:
+		c.doc.wrong(p.key("rows").item(row), hint, `the dimension "metric" needs several metrics, found one`)
+	case len(t.Cells) == 1 && column >= 0:
+		c.doc.wrong(p.key("columns").item(column), hint, `the dimension "metric" needs several metrics, found one`)
+	}
+}
+
 func (c *Campaign) checkMetric(metric string, p path) {
 	if metric == "" {
 		return
@@ -63,8 +80,53 @@ func (c *Campaign) checkMetric(metric string, p path) {
 		c.doc.wrong(p, suggestion(metric, plan.Metrics()), "unknown metric %q", metric)
 		return
 	}
-	if !slices.ContainsFunc(c.Stages, func(s Stage) bool { return slices.Contains(stages, s.kind()) }) {
+	if !c.measures(metric) {
 		c.doc.wrong(p, "add one of the stages "+fmt.Sprint(stages), "no stage of this campaign measures %s", metric)
+	}
+}
+
+func (c *Campaign) measures(metric string) bool {
+	stages := plan.MetricStages(metric)
+	return slices.ContainsFunc(c.Stages, func(s Stage) bool { return slices.Contains(stages, s.kind()) })
+}
+
+// checkShown notes a metric that the table would show nowhere: because every condition that measures it lacks a
+// dimension of the layout, or is left out by "where".
+func (c *Campaign) checkShown(t Table, metric string, p path) {
+	var left []condition
+	for _, cond := range c.conditions {
+		if slices.Contains(plan.MetricStages(metric), cond.Stage) {
+			left = append(left, cond)
+		}
+	}
+	for _, dimension := range slices.Concat(t.Rows, t.Columns) {
+		if dimension == plan.DimMetric || plan.OfArm(dimension) {
+			continue
+		}
+		left = slices.DeleteFunc(left, func(cond condition) bool { _, has := cond.Value(dimension); return !has })
+		if len(left) == 0 {
+			c.doc.wrong(p, "lay the table out by dimensions that it has, such as "+plan.DimCondition,
+				"no condition that measures %s has the dimension %q of this table", metric, dimension)
+			return
+		}
+	}
+	for _, dimension := range sortedKeys(t.Where) {
+		if plan.OfArm(dimension) {
+			continue
+		}
+		left = slices.DeleteFunc(left, func(cond condition) bool { value, _ := cond.Value(dimension); return value != t.Where[dimension] })
+	}
+	if len(left) == 0 {
+		c.doc.wrong(p, `change "where", or leave the metric out`, `"where" leaves no condition that measures %s`, metric)
+	}
+}
+
+// checkValues checks a mapping of dimensions to values.
+func (c *Campaign) checkValues(values map[string]string, p path, known []string) {
+	for _, dimension := range sortedKeys(values) {
+		if c.checkDimension(dimension, p.key(dimension), known) {
+			c.checkValue(dimension, values[dimension], p.key(dimension))
+		}
 	}
 }
 
@@ -80,7 +142,7 @@ func (c *Campaign) checkValue(dimension, value string, p path) {
 	}
 	var known []string
 	for _, cond := range c.conditions {
-		if value := conditionValue(cond.Condition, dimension); value != "" {
+		if value, has := cond.Value(dimension); has {
 			known = append(known, value)
 		}
 	}
@@ -88,31 +150,6 @@ func (c *Campaign) checkValue(dimension, value string, p path) {
 	if known = slices.Compact(known); !slices.Contains(known, value) {
 		c.doc.wrong(p, suggestion(value, known), "no condition of this campaign has the %s %q", dimension, value)
 	}
-}
-
-// conditionValue is the value of a dimension that conditions have; empty where the condition has none of it.
-func conditionValue(cond plan.Condition, dimension string) string {
-	number := func(n int, has bool) string {
-		if !has {
-			return ""
-		}
-		return strconv.Itoa(n)
-	}
-	switch dimension {
-	case plan.DimStage:
-		return cond.Stage
-	case plan.DimCondition:
-		return cond.Name
-	case plan.DimPrompt:
-		return number(cond.Prompt, cond.Prompt > 0)
-	case plan.DimGenerate:
-		return number(cond.Generate, cond.Generate > 0)
-	case plan.DimDepth:
-		return number(cond.Depth, cond.Stage == plan.Depth)
-	case plan.DimContext:
-		return number(cond.Context, cond.Context > 0)
-	}
-	panic("campaigns: conditions have no dimension " + dimension)
 }
 
 // kind is the plan's name of a stage's kind; empty for a stage that could not be read.
@@ -144,65 +181,6 @@ func (c *Campaign) tables(arms []plan.Arm, baseline plan.Arm) []plan.Table {
 		out[i] = plan.Table{Title: t.Title, Rows: t.Rows, Columns: t.Columns, Cells: t.Cells, Effect: t.Effect, Against: t.Against, Where: t.Where}
 	}
 	return out
-}
-
-// defaultTables are what an attention-drop experiment is asked first: what it gains in speed and memory, what it costs in
-// quality. The columns are the masks; where there is only one, the first other dimension of the arms that varies.
-func (c *Campaign) defaultTables(arms []plan.Arm, baseline plan.Arm) []plan.Table {
-	varies := func(dimension string) bool {
-		return slices.ContainsFunc(arms, func(a plan.Arm) bool { return armValue(a, dimension) != armValue(baseline, dimension) })
-	}
-	layout := func(more string, dimensions ...string) (rows, columns []string) {
-		for _, dimension := range dimensions {
-			switch {
-			case !varies(dimension):
-			case columns == nil:
-				columns = []string{dimension}
-			default:
-				rows = append(rows, dimension)
-			}
-		}
-		return append(rows, more), columns
-	}
-	var out []plan.Table
-	add := func(title, metric, effect string, rows, columns []string, where map[string]string) {
-		if columns == nil {
-			effect = ""
-		}
-		stages := plan.MetricStages(metric)
-		if slices.ContainsFunc(c.Stages, func(s Stage) bool { return slices.Contains(stages, s.kind()) }) {
-			out = append(out, plan.Table{Title: title, Rows: rows, Columns: columns, Cells: metric, Effect: effect, Where: where})
-		}
-	}
-	rows, columns := layout(plan.DimCondition, plan.DimMask, plan.DimFormat, plan.DimKV, plan.DimModel)
-	add("Speed in tokens per second", plan.MetricTokensPerSecond, plan.EffectRatio, rows, columns, nil)
-	memoryRows, memoryColumns := layout(plan.DimContext, plan.DimMask, plan.DimKV, plan.DimModel)
-	var where map[string]string
-	if varies(plan.DimFormat) { // the cache does not depend on how the weights are stored
-		where = map[string]string{plan.DimFormat: baseline.Format}
-	}
-	add("KV cache memory in bytes", plan.MetricKVBytes, plan.EffectRatio, memoryRows, memoryColumns, where)
-	add("Perplexity", plan.MetricPerplexity, plan.EffectRatio, rows, columns, nil)
-	add("HellaSwag accuracy", plan.MetricHellaSwagAccuracy, plan.EffectDifference, rows, columns, nil)
-	add("Winogrande accuracy", plan.MetricWinograndeAccuracy, plan.EffectDifference, rows, columns, nil)
-	return out
-}
-
-// armValue is the value of a dimension that arms have.
-func armValue(a plan.Arm, dimension string) string {
-	switch dimension {
-	case plan.DimModel:
-		return a.Model
-	case plan.DimFormat:
-		return a.Format
-	case plan.DimMask:
-		return a.Mask.Name
-	case plan.DimKV:
-		return a.KV()
-	case plan.DimArm:
-		return a.Name
-	}
-	panic("campaigns: arms have no dimension " + dimension)
 }
 
 // sortedKeys makes the order of mistakes independent of the map's.

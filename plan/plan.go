@@ -56,7 +56,8 @@ type Model struct {
 	Path        string `json:"path"`   // absolute path; empty for builtin models
 	Fingerprint string `json:"fingerprint"`
 	Bytes       int64  `json:"bytes"`
-	Format      string `json:"format"` // of the file itself: an arm of this format uses it as it is, any other is quantised from it
+	Format      string `json:"format"`          // of the file itself: an arm of this format uses it as it is, any other is quantised from it
+	Vocab       int    `json:"vocab,omitempty"` // tokens in its vocabulary: the perplexity of guessing
 }
 
 // Mask is a named set of layers whose attention is dropped.
@@ -121,10 +122,10 @@ type Unit struct {
 // Table describes one published table.
 type Table struct {
 	Title   string            `json:"title"`
-	Rows    []string          `json:"rows"`              // dimensions: model, format, mask, kv, arm, stage, condition, prompt, generate, depth, context
-	Columns []string          `json:"columns,omitempty"` // dimensions
-	Cells   string            `json:"cells"`             // a metric, see docs/format/summary.md
-	Effect  string            `json:"effect,omitempty"`  // "", "ratio" or "difference"
+	Rows    []string          `json:"rows"`              // Dimensions; with several metrics DimMetric is among them or among Columns
+	Columns []string          `json:"columns,omitempty"` // Dimensions
+	Cells   []string          `json:"cells"`             // metrics, see docs/format/summary.md
+	Effect  string            `json:"effect,omitempty"`  // "", EffectRatio, EffectDifference or EffectAuto
 	Against map[string]string `json:"against,omitempty"` // dimension -> value of the arm compared with; default: the baseline's value of every column dimension
 	Where   map[string]string `json:"where,omitempty"`   // dimension -> value a cell must have
 }

@@ -1,25 +1,5 @@
 package plan
 
-// Dimension names a property of a unit that tables can be laid out by.
-const (
-	DimModel     = "model"
-	DimFormat    = "format"
-	DimMask      = "mask"
-	DimKV        = "kv"  // KVName of the arm's cache types
-	DimArm       = "arm" // Arm.Name
-	DimStage     = "stage"
-	DimCondition = "condition" // Condition.Name
-	DimPrompt    = "prompt"
-	DimGenerate  = "generate"
-	DimDepth     = "depth"
-	DimContext   = "context"
-)
-
-// Dimensions lists all dimensions, those of arms first.
-func Dimensions() []string {
-	return []string{DimModel, DimFormat, DimMask, DimKV, DimArm, DimStage, DimCondition, DimPrompt, DimGenerate, DimDepth, DimContext}
-}
-
 // Metrics that a table's cells can show, by the names that the parsers give them.
 const (
 	MetricTokensPerSecond     = "tokens_per_second"
@@ -60,19 +40,19 @@ func MetricStages(metric string) []string {
 	return nil
 }
 
-// Effects that a table's cells can show instead of levels.
+// Effects that a table's cells can show beside levels.
 const (
 	EffectRatio      = "ratio"
 	EffectDifference = "difference"
+	EffectAuto       = "auto" // UsualEffect of each metric
 )
 
-// KVName is how a pair of cache types is written: "f16" when both are the same, "q8_0/f16" (K first) otherwise.
-func KVName(typeK, typeV string) string {
-	if typeK == typeV {
-		return typeK
+// UsualEffect is how effects on a metric are usually given: accuracies and nll are scales of their own and are
+// subtracted, everything else is measured from zero and is divided.
+func UsualEffect(metric string) string {
+	switch metric {
+	case MetricNLL, MetricHellaSwagAccuracy, MetricWinograndeAccuracy, MetricWinograndeCorrected:
+		return EffectDifference
 	}
-	return typeK + "/" + typeV
+	return EffectRatio
 }
-
-// KV is the arm's pair of cache types as KVName writes it.
-func (a Arm) KV() string { return KVName(a.TypeK, a.TypeV) }

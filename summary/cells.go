@@ -49,9 +49,10 @@ func (ds *dataset) cell(p place, metric string) Cell {
 	}
 	if timed(ds.conditions[p.condition].Stage) {
 		c.timing()
-	} else {
-		c.quality(first)
+		return c
 	}
+	c.quality(first)
+	c.guessing(ds.vocab(p.arm))
 	return c
 }
 
@@ -93,6 +94,17 @@ func (c *Cell) quality(values map[string]parsers.Measurement) {
 	}
 	if m.Rounding > 0 {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("read from rounded output, within %v", m.Rounding))
+	}
+}
+
+// guessing warns of a score that guessing gets too. vocab is the number of tokens that a model chooses from, 0 if unknown.
+func (c *Cell) guessing(vocab int) {
+	share := chance(c.Metric)
+	switch {
+	case share > 0 && c.Interval != nil && c.Interval.Lo <= share:
+		c.Warnings = append(c.Warnings, fmt.Sprintf("no better than guessing: the interval reaches down to %.0f %%", 100*share))
+	case c.Metric == plan.MetricPerplexity && vocab > 0 && *c.Value > float64(vocab):
+		c.Warnings = append(c.Warnings, fmt.Sprintf("worse than guessing, which has a perplexity of %d, the size of the vocabulary", vocab))
 	}
 }
 

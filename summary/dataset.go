@@ -158,6 +158,16 @@ func fits(k plan.Key, ms []parsers.Measurement) error {
 	return nil
 }
 
+// vocab is the size of the vocabulary of an arm's model, 0 if unknown.
+func (ds *dataset) vocab(arm string) int {
+	for _, m := range ds.plan.Models {
+		if m.Name == ds.arms[arm].Model {
+			return m.Vocab
+		}
+	}
+	return 0
+}
+
 // control is the name of the control arm, or empty.
 func (ds *dataset) control() string {
 	for _, a := range ds.plan.Arms {

@@ -85,9 +85,9 @@ func (ds *dataset) armWith(a plan.Arm, change map[string]string) (string, bool) 
 		for _, d := range []string{plan.DimModel, plan.DimFormat, plan.DimMask, plan.DimKV} {
 			want, changed := change[d]
 			if !changed {
-				want = armValue(a, d)
+				want = a.Value(d)
 			}
-			like = like && armValue(b, d) == want
+			like = like && b.Value(d) == want
 		}
 		if like {
 			return b.Name, true
@@ -113,7 +113,7 @@ func (ds *dataset) compare(c comparison) Effect {
 		ds.compareExact(&e)
 	}
 	if e.Refused != "" {
-		e.Verdict, e.Ratio, e.Difference = "", nil, nil
+		e.Verdict, e.Ratio, e.Difference, e.P = "", nil, nil, nil
 	}
 	ds.compared[c] = e
 	return e

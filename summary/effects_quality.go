@@ -34,6 +34,7 @@ func (ds *dataset) comparePerplexity(e *Effect) {
 	if e.Metric == plan.MetricNLL {
 		ppl = t
 	}
+	e.P = tTest(t)
 	e.Ratio, e.Check = ptr(t.Exp()), ptr(hl.Exp())
 	if n := len(a); n >= signedRankFrom && n < tFrom {
 		e.Ratio, e.Check = e.Check, e.Ratio
@@ -65,7 +66,7 @@ func (ds *dataset) compareAccuracy(e *Effect) {
 	}
 	counts := stat.CountPaired(a, b)
 	exact, mid := stat.McNemar(counts.Won, counts.Lost)
-	e.Flips = &Flips{counts.N(), counts.Won, counts.Lost, exact, mid}
+	e.Flips, e.P = &Flips{counts.N(), counts.Won, counts.Lost, exact, mid}, &mid
 	e.Difference = ptr(stat.Newcombe(counts, Level))
 	if r, err := stat.AccuracyRatio(counts, Level); err == nil {
 		e.Ratio = &r

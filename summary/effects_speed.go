@@ -38,6 +38,7 @@ func (ds *dataset) compareTimes(e *Effect) {
 		e.Check = e.adopt(ratioT)
 	}
 	e.Difference.Warnings = nil // they are those of the ratio
+	e.P = tTest(stat.MeanT(d, Level))
 	if r, large := stat.Lag1(d); large && len(d) >= signedRankFrom {
 		e.warn("the ratios of successive blocks are correlated (lag 1: %.2f): the machine drifted", r)
 	}
@@ -47,6 +48,14 @@ func (ds *dataset) compareTimes(e *Effect) {
 			e.Detectable = &r
 		}
 	}
+}
+
+// tTest is the p of the hypothesis that a mean with its t interval is zero; nil where there is no interval.
+func tTest(mean stat.Interval) *float64 {
+	if p, ok := stat.TwoSidedP(mean); ok {
+		return &p
+	}
+	return nil
 }
 
 // pairs fills e.Pairs and returns the values of both arms.

@@ -2,59 +2,61 @@ package summary
 
 import (
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"strings"
 
 	"attnbudget/plan"
 )
 
-// general adds the remarks, which belong to no single cell: how to read the table, what changed under way and how far
-// apart two identical arms came out.
+// general adds the remarks, which belong to no single cell: how to read the table, what it leaves out, how much of it
+// stands after correction, what changed under way and how far apart two identical arms came out.
 func (l *layout) general(s *Summary, cells [][]TableCell) {
-	if legend := l.legend(cells); legend != "" {
-		l.remarks = append(l.remarks, legend)
-	}
+	l.remark(l.legend(cells))
+	l.remark(l.masks(cells))
+	l.remark(l.inputs(cells))
+	l.remark(l.leftOut())
+	l.holm(cells)
 	if used := l.environments(s, cells); len(used) > 1 {
-		l.remarks = append(l.remarks, environmentNote(used))
+		l.remark(environmentNote(used))
 	}
-	if n := l.noise(s); n != "" {
-		l.remarks = append(l.remarks, n)
+	l.noise(s)
+	if l.ds.plan.Order == plan.OrderSequential && slices.Contains(l.def.Cells, plan.MetricTokensPerSecond) {
+		l.remark(sequentialNote)
 	}
-	if l.ds.plan.Order == plan.OrderSequential && l.def.Cells == plan.MetricTokensPerSecond {
-		l.remarks = append(l.remarks, sequentialNote)
-	}
-	if d := l.detectable(cells); d != "" {
-		l.remarks = append(l.remarks, d)
-	}
+	l.remark(l.detectable(cells))
 	l.remarks = append(l.remarks, l.warnings(cells)...)
+}
+
+func (l *layout) remark(s string) {
+	if s != "" {
+		l.remarks = append(l.remarks, s)
+	}
 }
 
 // legend says what the numbers are.
 func (l *layout) legend(cells [][]TableCell) string {
 	var parts []string
-	timings, undecided, equal, compared, intervals := false, false, false, false, false
-	for _, row := range cells {
-		for _, c := range row {
-			timings = timings || c.Value != nil && timed(l.ds.conditions[c.Condition].Stage)
-			compared = compared || c.Effect != nil
-			intervals = intervals || c.Effect != nil && c.Effect.Lo < c.Effect.Hi
-			undecided = undecided || c.Effect != nil && c.Verdict == Undecided
-			equal = equal || c.Effect != nil && c.Verdict == Equal
-		}
+	timings, undecided, equal, points := false, false, false, false
+	for c := range all(cells) {
+		timings = timings || c.Value != nil && timed(l.ds.conditions[c.Condition].Stage)
+		undecided = undecided || c.Effect != nil && c.Verdict == Undecided
+		equal = equal || c.Effect != nil && c.Verdict == Equal
+		decided := c.Effect != nil && (c.Verdict == Better || c.Verdict == Worse)
+		points = points || decided && isAccuracy(c.Metric) && l.effectOf(c.Metric) == plan.EffectDifference
+	}
+	if len(l.def.Cells) == 1 && len(l.def.Columns) > 0 { // else the head of the column says it
+		parts = append(parts, l.displays[l.def.Cells[0]].heading())
 	}
 	if timings {
 		parts = append(parts, "medians over blocks")
 	}
-	if compared {
-		what := "ratio to"
-		if l.def.Effect == plan.EffectDifference {
-			what = "difference from"
-		}
-		note := "in brackets the " + what + " " + l.reference()
-		if intervals {
-			note = fmt.Sprintf("in brackets the paired %s %s with its 95 %% interval", what, l.reference())
-		}
-		parts = append(parts, note)
+	if e := l.effectLegend(cells); e != "" {
+		parts = append(parts, e)
+	}
+	if points {
+		parts = append(parts, "pp percentage points")
 	}
 	if undecided {
 		parts = append(parts, undecidedText+" cannot be told from noise")
@@ -63,6 +65,111 @@ func (l *layout) legend(cells [][]TableCell) string {
 		parts = append(parts, equalText+" exactly equal")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// effectLegend says what stands in brackets.
+func (l *layout) effectLegend(cells [][]TableCell) string {
+	kinds := map[string][]string{} // labels of metrics by the kind of their effects
+	intervals := false
+	for c := range all(cells) {
+		if c.Effect == nil {
+			continue
+		}
+		intervals = intervals || c.Effect.Lo < c.Effect.Hi
+		kind, label := l.effectOf(c.Metric), l.displays[c.Metric].label
+		if !slices.Contains(kinds[kind], label) {
+			kinds[kind] = append(kinds[kind], label)
+		}
+	}
+	paired, interval := "", ""
+	if intervals {
+		paired, interval = "paired ", " with its 95 % interval"
+	}
+	ratios, differences := kinds[plan.EffectRatio], kinds[plan.EffectDifference]
+	switch {
+	case len(ratios)+len(differences) == 0:
+		return ""
+	case len(differences) == 0:
+		return fmt.Sprintf("in brackets the %sratio to %s%s", paired, l.reference(), interval)
+	case len(ratios) == 0:
+		return fmt.Sprintf("in brackets the %sdifference from %s%s", paired, l.reference(), interval)
+	}
+	return fmt.Sprintf("in brackets the %seffect against %s%s: a ratio of %s, a difference of %s",
+		paired, l.reference(), interval, strings.Join(ratios, ", "), strings.Join(differences, ", "))
+}
+
+// all visits the cells row by row.
+func all(cells [][]TableCell) iter.Seq[*TableCell] {
+	return func(yield func(*TableCell) bool) {
+		for _, row := range cells {
+			for i := range row {
+				if !yield(&row[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// masks says which layers the masks that the table names drop.
+func (l *layout) masks(cells [][]TableCell) string {
+	if !l.laidOutBy(plan.DimMask) && !l.laidOutBy(plan.DimArm) {
+		return ""
+	}
+	var parts []string
+	for c := range all(cells) {
+		m := l.ds.arms[c.Arm].Mask
+		if len(m.Layers) == 0 {
+			continue
+		}
+		if s := m.Name + " = " + strings.ReplaceAll(plan.CanonicalMask(m.Layers), ",", ", "); !slices.Contains(parts, s) {
+			parts = append(parts, s)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "masks, by the layers whose attention they drop: " + strings.Join(parts, "; ")
+}
+
+// inputs names the texts and tasks behind the scores, where no row or column does.
+func (l *layout) inputs(cells [][]TableCell) string {
+	if l.laidOutBy(plan.DimCondition) {
+		return ""
+	}
+	var names []string
+	for c := range all(cells) {
+		if cond := l.ds.conditions[c.Condition]; cond.Input != "" && !slices.Contains(names, cond.Name) {
+			names = append(names, cond.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "scored on: " + strings.Join(names, "; ")
+}
+
+// leftOut names the conditions that measure a metric of the table but have no value of one of its dimensions.
+func (l *layout) leftOut() string {
+	var order []string
+	names := map[string][]string{} // of conditions, by what they lack
+	for _, s := range l.spots() {
+		_, lacks, ok := l.names(s, slices.Concat(l.def.Rows, l.def.Columns))
+		switch {
+		case ok || slices.Contains(names[lacks], s.condition):
+			continue
+		case names[lacks] == nil:
+			order = append(order, lacks)
+		}
+		names[lacks] = append(names[lacks], s.condition)
+	}
+	for i, lacks := range order {
+		order[i] = fmt.Sprintf("without %s: %s", lacks, strings.Join(names[lacks], "; "))
+	}
+	if len(order) == 0 {
+		return ""
+	}
+	return "left out, " + strings.Join(order, "; ")
 }
 
 func (l *layout) reference() string {
@@ -75,12 +182,10 @@ func (l *layout) reference() string {
 // environments lists those that made records of the table's values.
 func (l *layout) environments(s *Summary, cells [][]TableCell) []Environment {
 	used := map[string]bool{}
-	for _, row := range cells {
-		for _, c := range row {
-			if shown := l.cells[place{c.Arm, c.Condition}][l.def.Cells]; shown != nil {
-				for _, v := range shown.Values {
-					used[v.Environment] = true
-				}
+	for c := range all(cells) {
+		if shown := l.cells[place{c.Arm, c.Condition}][c.Metric]; shown != nil {
+			for _, v := range shown.Values {
+				used[v.Environment] = true
 			}
 		}
 	}
@@ -107,12 +212,35 @@ func environmentNote(environments []Environment) string {
 	return s
 }
 
-// noise says how far the control came out from the baseline, at its worst condition for this table's metric.
-func (l *layout) noise(s *Summary) string {
+// noise says of each metric how far the control came out from the baseline; what is true of several is said once.
+func (l *layout) noise(s *Summary) {
+	var order []string
+	metrics := map[string][]string{} // labels, by what is said of them
+	for _, m := range l.def.Cells {
+		text := l.noiseOf(s, m)
+		if text == "" {
+			continue
+		}
+		if metrics[text] == nil {
+			order = append(order, text)
+		}
+		metrics[text] = append(metrics[text], l.displays[m].label)
+	}
+	for _, text := range order {
+		of := ""
+		if len(l.def.Cells) > 1 {
+			of = " of " + strings.Join(metrics[text], ", ")
+		}
+		l.remark("noise floor" + of + ": the control, a second baseline, came out " + text)
+	}
+}
+
+// noiseOf is the noise floor of a metric at its worst condition.
+func (l *layout) noiseOf(s *Summary, metric string) string {
 	worst, size, outside := (*Noise)(nil), -1.0, 0
 	for i := range s.NoiseFloor {
 		n := &s.NoiseFloor[i]
-		if n.Metric != l.def.Cells {
+		if n.Metric != metric {
 			continue
 		}
 		if n.Verdict == Better || n.Verdict == Worse {
@@ -125,15 +253,14 @@ func (l *layout) noise(s *Summary) string {
 	if worst == nil {
 		return ""
 	}
+	if worst.Verdict == Equal {
+		return "exactly equal"
+	}
 	i, effect := worst.Ratio, plan.EffectRatio
-	if i == nil {
+	if i == nil || l.effectOf(metric) == plan.EffectDifference {
 		i, effect = worst.Difference, plan.EffectDifference
 	}
-	if worst.Verdict == Equal {
-		return "noise floor: the control, a second baseline, came out exactly equal"
-	}
-	text := fmt.Sprintf("noise floor: the control, a second baseline, came out at most %s from it (%s)",
-		effectText(&TableCell{Effect: i}, effect, l.def.Cells), worst.Condition)
+	text := fmt.Sprintf("at most %s from it (%s)", effectText(&TableCell{Effect: i}, effect, l.displays[metric]), worst.Condition)
 	if outside > 0 {
 		text += fmt.Sprintf("; at %s the interval excludes equality, where about one in twenty should: distrust small effects", count(outside, "condition"))
 	}
@@ -154,14 +281,12 @@ func distance(n *Noise) float64 {
 // detectable says how large an effect would have had to be to show, where timings are undecided.
 func (l *layout) detectable(cells [][]TableCell) string {
 	least, most := math.Inf(1), 0.0
-	for _, row := range cells {
-		for _, c := range row {
-			if c.Verdict != Undecided {
-				continue
-			}
-			if d := l.ds.compare(comparison{c.Arm, c.Against, c.Condition, l.def.Cells}).Detectable; d != nil {
-				least, most = min(least, *d), max(most, *d)
-			}
+	for c := range all(cells) {
+		if c.Verdict != Undecided {
+			continue
+		}
+		if d := l.compare(c).Detectable; d != nil {
+			least, most = min(least, *d), max(most, *d)
 		}
 	}
 	if most == 0 {
@@ -186,18 +311,15 @@ func detectableText(ratio float64) string {
 func (l *layout) warnings(cells [][]TableCell) []string {
 	var order []string
 	where := map[string][]string{}
-	for _, row := range cells {
-		for _, c := range row {
-			if c.Effect == nil {
-				continue
+	for c := range all(cells) {
+		if c.Effect == nil {
+			continue
+		}
+		for _, w := range l.compare(c).Warnings {
+			if where[w] == nil {
+				order = append(order, w)
 			}
-			e := l.ds.compare(comparison{c.Arm, c.Against, c.Condition, l.def.Cells})
-			for _, w := range e.Warnings {
-				if where[w] == nil {
-					order = append(order, w)
-				}
-				where[w] = append(where[w], c.Arm+", "+c.Condition)
-			}
+			where[w] = append(where[w], c.Arm+", "+c.Condition)
 		}
 	}
 	out := make([]string, len(order))

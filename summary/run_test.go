@@ -38,10 +38,10 @@ func newTestRun() *testRun {
 			{Name: "hellaswag gloss-swag", Stage: plan.HellaSwag, Repetitions: 1, Context: 512, Input: "builtin:gloss-swag"},
 		},
 		Tables: []plan.Table{
-			{Title: "Speed", Rows: []string{"condition", "format"}, Columns: []string{"mask"}, Cells: plan.MetricTokensPerSecond, Effect: plan.EffectRatio},
-			{Title: "Memory", Rows: []string{"context"}, Columns: []string{"mask"}, Cells: plan.MetricKVBytes, Effect: plan.EffectRatio, Where: map[string]string{"format": "F16"}},
-			{Title: "Perplexity: what it costs", Rows: []string{"format"}, Columns: []string{"mask"}, Cells: plan.MetricPerplexity, Effect: plan.EffectDifference},
-			{Title: "HellaSwag", Rows: []string{"arm"}, Cells: plan.MetricHellaSwagAccuracy, Effect: plan.EffectDifference},
+			{Title: "Speed", Rows: []string{"condition", "format"}, Columns: []string{"mask"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: plan.EffectRatio},
+			{Title: "Memory", Rows: []string{"context"}, Columns: []string{"mask"}, Cells: []string{plan.MetricKVBytes}, Effect: plan.EffectRatio, Where: map[string]string{"format": "F16"}},
+			{Title: "Perplexity: what it costs", Rows: []string{"format"}, Columns: []string{"mask"}, Cells: []string{plan.MetricPerplexity}, Effect: plan.EffectDifference},
+			{Title: "HellaSwag", Rows: []string{"arm"}, Cells: []string{plan.MetricHellaSwagAccuracy}, Effect: plan.EffectDifference},
 		},
 	}
 	masks := []plan.Mask{{Name: "none", Layers: []int{}}, {Name: "two", Layers: []int{3, 5}}}

@@ -114,6 +114,7 @@ type Effect struct {
 	Ratio       *stat.Interval `json:"ratio,omitempty"`      // arm over against
 	Difference  *stat.Interval `json:"difference,omitempty"` // arm minus against
 	Check       *stat.Interval `json:"check,omitempty"`      // Ratio by a second method, where there is one
+	P           *float64       `json:"p,omitempty"`          // two-sided, of no effect: Student's t for timings and nll, McNemar's mid-p for tasks
 	Detectable  *float64       `json:"detectable_ratio,omitempty"`
 	Pairs       []Pair         `json:"pairs,omitempty"` // of timings
 	Flips       *Flips         `json:"flips,omitempty"` // of tasks

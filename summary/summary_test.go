@@ -43,8 +43,8 @@ func golden(t *testing.T, name string, got []byte) {
 func troubled() (*testRun, results.Environment) {
 	run := newTestRun()
 	run.plan.Tables = append(run.plan.Tables,
-		plan.Table{Title: "Speed at depth", Rows: []string{"depth"}, Columns: []string{"arm"}, Cells: plan.MetricTokensPerSecond, Effect: plan.EffectRatio},
-		plan.Table{Title: "Too much in a cell", Rows: []string{"mask"}, Cells: plan.MetricTokensPerSecond},
+		plan.Table{Title: "Speed at depth", Rows: []string{"depth"}, Columns: []string{"arm"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: plan.EffectRatio},
+		plan.Table{Title: "Too much in a cell", Rows: []string{"mask"}, Cells: []string{plan.MetricTokensPerSecond}},
 	)
 	for _, r := range run.unitsOf("Q4_0/two", "tg16 @ d1024") {
 		fail(r, results.OutOfMemory, "killed: out of memory\nlast lines of the log")

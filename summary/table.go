@@ -13,9 +13,8 @@ import (
 // Table is one table of the campaign, laid out.
 type Table struct {
 	Title     string        `json:"title"`
-	Metric    string        `json:"metric"`
-	Effect    string        `json:"effect,omitempty"` // of plan
-	Rows      []string      `json:"rows"`             // dimensions
+	Metrics   []TableMetric `json:"metrics"`
+	Rows      []string      `json:"rows"` // dimensions
 	Columns   []string      `json:"columns,omitempty"`
 	RowNames  [][]string    `json:"row_names"`           // a value for each dimension of Rows
 	ColNames  [][]string    `json:"column_names"`        // a value for each dimension of Columns; one empty name without columns
@@ -24,16 +23,27 @@ type Table struct {
 	Remarks   []string      `json:"remarks,omitempty"`   // of the whole table
 }
 
-// TableCell is what a table shows at one place and where it comes from.
+// TableMetric is a metric that a table shows, and how its texts write it.
+type TableMetric struct {
+	Metric string `json:"metric"`
+	Label  string `json:"label"`            // what people call it: PPL
+	Unit   string `json:"unit,omitempty"`   // of the numbers in Text, where the label does not say it: MiB
+	Effect string `json:"effect,omitempty"` // plan.EffectRatio or EffectDifference
+}
+
+// TableCell is what a table shows at one place and where it comes from. Its numbers have the metric's own unit.
 type TableCell struct {
 	Text      string         `json:"text"`
 	Arm       string         `json:"arm,omitempty"`
 	Condition string         `json:"condition,omitempty"`
+	Metric    string         `json:"metric,omitempty"`
 	Against   string         `json:"against,omitempty"` // the arm that Effect compares with; the same as Arm where that is shown plain
 	Value     *float64       `json:"value,omitempty"`
 	Interval  *stat.Interval `json:"interval,omitempty"`
 	Effect    *stat.Interval `json:"effect,omitempty"`
 	Verdict   string         `json:"verdict,omitempty"`
+	P         *float64       `json:"p,omitempty"`      // of the Effect
+	PHolm     *float64       `json:"p_holm,omitempty"` // adjusted for all comparisons of the metric in this table
 	OK        int            `json:"ok"`
 	Planned   int            `json:"planned"`
 	Notes     []int          `json:"notes,omitempty"` // numbers of Footnotes, from 1
@@ -52,30 +62,42 @@ func (ds *dataset) tables(s *Summary) []Table {
 	}
 	out := []Table{}
 	for _, t := range ds.plan.Tables {
-		l := &layout{ds: ds, def: t, cells: cells, at: map[[2]string][]place{}}
+		l := &layout{ds: ds, def: t, cells: cells, at: map[[2]string][]spot{}, displays: map[string]display{}}
 		out = append(out, l.table(s))
 	}
 	return out
 }
 
+// spot is where a table finds a value.
+type spot struct {
+	place
+	metric string
+}
+
 // layout is a table while it is made.
 type layout struct {
-	ds      *dataset
-	def     plan.Table
-	cells   map[place]map[string]*Cell
-	at      map[[2]string][]place // by row and column name
-	rows    [][]string
-	cols    [][]string
-	notes   []string
-	remarks []string
+	ds       *dataset
+	def      plan.Table
+	cells    map[place]map[string]*Cell
+	at       map[[2]string][]spot // by row and column name
+	rows     [][]string
+	cols     [][]string
+	displays map[string]display // by metric
+	notes    []string
+	remarks  []string
 }
 
 func joinName(name []string) string { return strings.Join(name, "\x00") }
 
+// laidOutBy tells whether a dimension makes rows or columns.
+func (l *layout) laidOutBy(dimension string) bool {
+	return slices.Contains(l.def.Rows, dimension) || slices.Contains(l.def.Columns, dimension)
+}
+
 func (l *layout) table(s *Summary) Table {
 	l.arrange()
 	t := Table{
-		Title: l.def.Title, Metric: l.def.Cells, Effect: l.def.Effect,
+		Title: l.def.Title, Metrics: []TableMetric{},
 		Rows: l.def.Rows, Columns: l.def.Columns, RowNames: l.rows, ColNames: l.cols, Cells: [][]TableCell{},
 	}
 	for _, row := range l.rows {
@@ -85,25 +107,33 @@ func (l *layout) table(s *Summary) Table {
 		}
 		t.Cells = append(t.Cells, line)
 	}
+	for _, m := range l.def.Cells {
+		d := newDisplay(m, valuesOf(t.Cells, m))
+		l.displays[m] = d
+		t.Metrics = append(t.Metrics, TableMetric{m, d.label, d.unit, l.effectOf(m)})
+	}
 	l.write(t.Cells)
 	l.general(s, t.Cells)
 	t.Footnotes, t.Remarks = l.notes, l.remarks
 	return t
 }
 
-// arrange finds the rows and columns, in the order in which the plan meets them, and what belongs where. The control
-// stands only in tables by arm: everywhere else it is the baseline's double.
+// effectOf is how the table gives the effects on a metric; empty where it gives none.
+func (l *layout) effectOf(metric string) string {
+	if l.def.Effect == plan.EffectAuto {
+		return plan.UsualEffect(metric)
+	}
+	return l.def.Effect
+}
+
+// arrange finds the rows and columns and what belongs where. The control stands only in tables by arm: everywhere else
+// it is the baseline's double.
 func (l *layout) arrange() {
-	byArm := slices.Contains(l.def.Rows, plan.DimArm) || slices.Contains(l.def.Columns, plan.DimArm)
 	seenRow, seenCol := map[string]bool{}, map[string]bool{}
 	l.rows, l.cols = [][]string{}, [][]string{}
-	for _, p := range l.order() {
-		a, c := l.ds.arms[p.arm], l.ds.conditions[p.condition]
-		if a.Control && !byArm || !slices.Contains(plan.MetricStages(l.def.Cells), c.Stage) || !l.wanted(a, c) {
-			continue
-		}
-		row, hasRow := names(a, c, l.def.Rows)
-		col, hasCol := names(a, c, l.def.Columns)
+	for _, s := range l.spots() {
+		row, _, hasRow := l.names(s, l.def.Rows)
+		col, _, hasCol := l.names(s, l.def.Columns)
 		if !hasRow || !hasCol {
 			continue
 		}
@@ -114,42 +144,81 @@ func (l *layout) arrange() {
 		if !seenCol[k] {
 			seenCol[k], l.cols = true, append(l.cols, col)
 		}
-		l.at[[2]string{r, k}] = append(l.at[[2]string{r, k}], p)
+		l.at[[2]string{r, k}] = append(l.at[[2]string{r, k}], s)
 	}
+	l.sort(l.rows, l.def.Rows)
+	l.sort(l.cols, l.def.Columns)
 }
 
-// order walks arms first when the rows begin with a dimension of arms, so that rows of one arm stay together.
-func (l *layout) order() []place {
-	places := l.ds.places()
-	if len(l.def.Rows) > 0 && ofArm(l.def.Rows[0]) {
-		rank := map[string]int{}
-		for i, a := range l.ds.plan.Arms {
-			rank[a.Name] = i
+// spots lists what the table is about: the places whose stage yields a metric of it and that "where" lets in.
+func (l *layout) spots() []spot {
+	var out []spot
+	for _, m := range l.def.Cells {
+		for _, p := range l.ds.places() {
+			s := spot{p, m}
+			if l.ds.arms[p.arm].Control && !l.laidOutBy(plan.DimArm) || !slices.Contains(plan.MetricStages(m), l.ds.conditions[p.condition].Stage) || !l.wanted(s) {
+				continue
+			}
+			out = append(out, s)
 		}
-		slices.SortStableFunc(places, func(p, q place) int { return rank[p.arm] - rank[q.arm] })
 	}
-	return places
+	return out
 }
 
-func (l *layout) wanted(a plan.Arm, c plan.Condition) bool {
+// value is the value of a dimension at a spot; has is false where the condition has none of it.
+func (l *layout) value(s spot, dimension string) (value string, has bool) {
+	switch {
+	case dimension == plan.DimMetric:
+		return s.metric, true
+	case plan.OfArm(dimension):
+		return l.ds.arms[s.arm].Value(dimension), true
+	}
+	return l.ds.conditions[s.condition].Value(dimension)
+}
+
+// sort brings names into the order of their first dimension, then of the second and so on; the values of a dimension
+// come as in the plan.
+func (l *layout) sort(names [][]string, dimensions []string) {
+	slices.SortFunc(names, func(a, b []string) int {
+		for i, d := range dimensions {
+			if c := l.rank(d, a[i]) - l.rank(d, b[i]); c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+}
+
+func (l *layout) rank(dimension, value string) int {
+	switch {
+	case dimension == plan.DimMetric:
+		return slices.Index(l.def.Cells, value)
+	case plan.OfArm(dimension):
+		return slices.IndexFunc(l.ds.plan.Arms, func(a plan.Arm) bool { return a.Value(dimension) == value })
+	}
+	return slices.IndexFunc(l.ds.plan.Conditions, func(c plan.Condition) bool { v, has := c.Value(dimension); return has && v == value })
+}
+
+func (l *layout) wanted(s spot) bool {
 	for d, want := range l.def.Where {
-		if v, _ := dimensionValue(a, c, d); v != want {
+		if v, _ := l.value(s, d); v != want {
 			return false
 		}
 	}
 	return true
 }
 
-func names(a plan.Arm, c plan.Condition, dimensions []string) (out []string, ok bool) {
+// names are the values of dimensions at a spot, or the first of them that it lacks.
+func (l *layout) names(s spot, dimensions []string) (out []string, lacks string, ok bool) {
 	out = make([]string, len(dimensions))
 	for i, d := range dimensions {
-		v, has := dimensionValue(a, c, d)
+		v, has := l.value(s, d)
 		if !has {
-			return nil, false
+			return nil, d, false
 		}
 		out[i] = v
 	}
-	return out, true
+	return out, "", true
 }
 
 // note returns the number of a footnote, adding it if it is new.
@@ -165,43 +234,48 @@ func (l *layout) note(format string, args ...any) int {
 
 // cell gathers what is known of one place; its text is written when all cells are known.
 func (l *layout) cell(row, col []string) TableCell {
-	places := l.at[[2]string{joinName(row), joinName(col)}]
+	spots := l.at[[2]string{joinName(row), joinName(col)}]
 	out := TableCell{Records: []string{}}
-	switch len(places) {
+	switch len(spots) {
 	case 0:
 		out.Notes = append(out.Notes, l.note("not in the plan"))
 		return out
 	case 1:
 	default:
-		out.Notes = append(out.Notes, l.note("%s belong here: lay the table out by %s too", count(len(places), "result"), l.missingDimension(places)))
+		out.Notes = append(out.Notes, l.note("%s belong here: lay the table out by %s too", count(len(spots), "result"), l.missingDimension(spots)))
 		return out
 	}
-	p := places[0]
-	out.Arm, out.Condition = p.arm, p.condition
-	c := l.cells[p][l.def.Cells]
+	at := spots[0]
+	out.Arm, out.Condition, out.Metric = at.arm, at.condition, at.metric
+	c := l.cells[at.place][at.metric]
 	if c == nil {
-		out.Planned = len(l.ds.at[p])
-		out.Notes = append(out.Notes, l.absent(p)...)
+		out.Planned = len(l.ds.at[at.place])
+		out.Notes = append(out.Notes, l.absent(at)...)
 		return out
 	}
 	out.OK, out.Planned, out.Value, out.Interval, out.Records = c.OK, c.Planned, c.Value, c.Interval, c.Records
 	out.Notes = append(out.Notes, l.absences(c)...)
+	if !timed(l.ds.conditions[at.condition].Stage) { // timings have remarks of their own
+		for _, w := range c.Warnings {
+			out.Notes = append(out.Notes, l.note("%s", w))
+		}
+	}
 	if l.def.Effect != "" {
 		l.effect(&out)
 	}
 	return out
 }
 
-// missingDimension names what tells several places of one cell apart.
-func (l *layout) missingDimension(places []place) string {
+// missingDimension names what tells several spots of one cell apart.
+func (l *layout) missingDimension(spots []spot) string {
 	var out []string
 	for _, d := range plan.Dimensions() {
 		if d == plan.DimArm || d == plan.DimCondition || d == plan.DimStage {
 			continue
 		}
 		values := map[string]bool{}
-		for _, p := range places {
-			v, _ := dimensionValue(l.ds.arms[p.arm], l.ds.conditions[p.condition], d)
+		for _, s := range spots {
+			v, _ := l.value(s, d)
 			values[v] = true
 		}
 		if len(values) > 1 {
@@ -215,13 +289,13 @@ func (l *layout) missingDimension(places []place) string {
 }
 
 // absent says why a place has no cell of the metric at all.
-func (l *layout) absent(p place) []int {
-	for _, c := range l.cells[p] {
+func (l *layout) absent(at spot) []int {
+	for _, c := range l.cells[at.place] {
 		if c.OK == 0 {
 			return l.absences(c)
 		}
 	}
-	return []int{l.note("the output has no %s", l.def.Cells)}
+	return []int{l.note("the output has no %s", at.metric)}
 }
 
 // absences says which units of a cell have no value, and why.
@@ -265,10 +339,10 @@ func (l *layout) effect(c *TableCell) {
 	if against == c.Arm {
 		return
 	}
-	e := l.ds.compare(comparison{c.Arm, against, c.Condition, l.def.Cells})
-	c.Verdict = e.Verdict
+	e := l.compare(c)
+	c.Verdict, c.P = e.Verdict, e.P
 	c.Effect = e.Ratio
-	if l.def.Effect == plan.EffectDifference {
+	if l.effectOf(c.Metric) == plan.EffectDifference {
 		c.Effect = e.Difference
 	}
 	if e.Refused != "" && c.Value != nil {
@@ -281,6 +355,11 @@ func (l *layout) effect(c *TableCell) {
 	}
 }
 
+// compare is the comparison that a cell shows.
+func (l *layout) compare(c *TableCell) Effect {
+	return l.ds.compare(comparison{c.Arm, c.Against, c.Condition, c.Metric})
+}
+
 // change is what distinguishes the arm to compare with: Against, or the baseline's value of every dimension of arms in
 // the columns. It is empty when that is the baseline itself.
 func (l *layout) change() map[string]string {
@@ -290,8 +369,8 @@ func (l *layout) change() map[string]string {
 	out := map[string]string{}
 	base := l.ds.arms[l.ds.plan.Baseline]
 	for _, d := range l.def.Columns {
-		if ofArm(d) {
-			out[d] = armValue(base, d)
+		if plan.OfArm(d) {
+			out[d] = base.Value(d)
 		}
 	}
 	return out

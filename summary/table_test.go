@@ -31,12 +31,12 @@ func TestNoDigitIsShownThatTheIntervalDoesNotSupport(t *testing.T) {
 		{1.0041, 1.00004, 1.00816, plan.EffectRatio, "1.00410× [1.00004, 1.00816]"},
 	} {
 		i := &stat.Interval{Est: c.est, Lo: c.lo, Hi: c.hi, Bounded: true}
-		if got := effectText(&TableCell{Effect: i, Verdict: Better}, c.effect, plan.MetricTokensPerSecond); got != c.want {
+		if got := effectText(&TableCell{Effect: i, Verdict: Better}, c.effect, newDisplay(plan.MetricTokensPerSecond, nil)); got != c.want {
 			t.Errorf("%v [%v, %v] as %s: %s, want %s", c.est, c.lo, c.hi, c.effect, got, c.want)
 		}
 	}
 	points := &stat.Interval{Est: -0.0833, Lo: -0.177, Hi: -0.0034, Bounded: true}
-	if got, want := effectText(&TableCell{Effect: points, Verdict: Worse}, plan.EffectDifference, plan.MetricHellaSwagAccuracy), "-8.3 points [-17.7, -0.3]"; got != want {
+	if got, want := effectText(&TableCell{Effect: points, Verdict: Worse}, plan.EffectDifference, newDisplay(plan.MetricHellaSwagAccuracy, nil)), "-8.3 pp [-17.7, -0.3]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -67,9 +67,9 @@ func TestMarksAreLettersAndDistinct(t *testing.T) {
 func TestTablesLeaveOutWhatHasNoValueOfADimension(t *testing.T) {
 	run := newTestRun()
 	run.plan.Tables = []plan.Table{
-		{Title: "by prompt", Rows: []string{"prompt"}, Columns: []string{"mask", "format"}, Cells: plan.MetricTokensPerSecond},
-		{Title: "filtered", Rows: []string{"condition"}, Columns: []string{"mask"}, Cells: plan.MetricTokensPerSecond, Where: map[string]string{"format": "Q4_0", "stage": "depth"}},
-		{Title: "by stage", Rows: []string{"format"}, Columns: []string{"mask", "stage"}, Cells: plan.MetricTokensPerSecond},
+		{Title: "by prompt", Rows: []string{"prompt"}, Columns: []string{"mask", "format"}, Cells: []string{plan.MetricTokensPerSecond}},
+		{Title: "filtered", Rows: []string{"condition"}, Columns: []string{"mask"}, Cells: []string{plan.MetricTokensPerSecond}, Where: map[string]string{"format": "Q4_0", "stage": "depth"}},
+		{Title: "by stage", Rows: []string{"format"}, Columns: []string{"mask", "stage"}, Cells: []string{plan.MetricTokensPerSecond}},
 	}
 	s := run.build(t)
 	prompt, filtered, stage := s.Tables[0], s.Tables[1], s.Tables[2]
@@ -87,12 +87,12 @@ func TestTablesLeaveOutWhatHasNoValueOfADimension(t *testing.T) {
 func TestAgainstNamesTheArmToCompareWith(t *testing.T) {
 	run := newTestRun()
 	run.plan.Tables = []plan.Table{
-		{Title: "formats", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: plan.MetricTokensPerSecond, Effect: plan.EffectRatio, Where: map[string]string{"condition": "pp128"}},
-		{Title: "against", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: plan.MetricTokensPerSecond, Effect: plan.EffectRatio,
+		{Title: "formats", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: plan.EffectRatio, Where: map[string]string{"condition": "pp128"}},
+		{Title: "against", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: plan.EffectRatio,
 			Against: map[string]string{"format": "Q4_0", "mask": "none"}, Where: map[string]string{"condition": "pp128"}},
-		{Title: "an arm", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: plan.MetricTokensPerSecond, Effect: plan.EffectRatio,
+		{Title: "an arm", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: plan.EffectRatio,
 			Against: map[string]string{"arm": "F16/two"}, Where: map[string]string{"condition": "pp128"}},
-		{Title: "nobody", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: plan.MetricTokensPerSecond, Effect: plan.EffectRatio,
+		{Title: "nobody", Rows: []string{"mask"}, Columns: []string{"format"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: plan.EffectRatio,
 			Against: map[string]string{"format": "Q2_K"}, Where: map[string]string{"condition": "pp128"}},
 	}
 	s := run.build(t)
@@ -123,7 +123,7 @@ func TestAgainstNamesTheArmToCompareWith(t *testing.T) {
 
 func TestAMetricThatAnOutputLacksIsMissingWithAReason(t *testing.T) {
 	run := newTestRun()
-	run.plan.Tables = []plan.Table{{Title: "states", Rows: []string{"mask"}, Cells: plan.MetricRecurrentBytes, Where: map[string]string{"format": "F16"}}}
+	run.plan.Tables = []plan.Table{{Title: "states", Rows: []string{"mask"}, Cells: []string{plan.MetricRecurrentBytes}, Where: map[string]string{"format": "F16"}}}
 	table := run.build(t).Tables[0]
 	if c := table.Cells[0][0]; !strings.HasPrefix(c.Text, missingText) || len(table.Footnotes) != 1 || table.Footnotes[0] != "the output has no recurrent_bytes" {
 		t.Errorf("%+v, %q", c, table.Footnotes)

@@ -3,7 +3,6 @@ package summary
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,45 +23,41 @@ const (
 // than the level's own interval, on both of its sides.
 func (l *layout) write(cells [][]TableCell) {
 	finest := l.pairedWidths(cells)
-	for _, row := range cells {
-		for i := range row {
-			row[i].Text = l.text(&row[i], finest)
-		}
+	for c := range all(cells) {
+		c.Text = l.text(c, finest)
 	}
 }
 
 // pairedWidths is the narrowest half-width of a paired difference that a level takes part in, in the metric's unit.
-func (l *layout) pairedWidths(cells [][]TableCell) map[place]float64 {
-	out := map[place]float64{}
-	keep := func(p place, half float64) {
-		if old, ok := out[p]; half > 0 && (!ok || half < old) {
-			out[p] = half
+func (l *layout) pairedWidths(cells [][]TableCell) map[spot]float64 {
+	out := map[spot]float64{}
+	keep := func(s spot, half float64) {
+		if old, ok := out[s]; half > 0 && (!ok || half < old) {
+			out[s] = half
 		}
 	}
-	for _, row := range cells {
-		for _, c := range row {
-			if c.Against == "" || c.Against == c.Arm {
-				continue
-			}
-			e := l.ds.compare(comparison{c.Arm, c.Against, c.Condition, l.def.Cells})
-			if e.Difference != nil && e.Difference.Bounded {
-				half := (e.Difference.Hi - e.Difference.Lo) / 2
-				keep(place{c.Arm, c.Condition}, half)
-				keep(place{c.Against, c.Condition}, half)
-			}
+	for c := range all(cells) {
+		if c.Against == "" || c.Against == c.Arm {
+			continue
+		}
+		e := l.compare(c)
+		if e.Difference != nil && e.Difference.Bounded {
+			half := (e.Difference.Hi - e.Difference.Lo) / 2
+			keep(spot{place{c.Arm, c.Condition}, c.Metric}, half)
+			keep(spot{place{c.Against, c.Condition}, c.Metric}, half)
 		}
 	}
 	return out
 }
 
-func (l *layout) text(c *TableCell, finest map[place]float64) string {
+func (l *layout) text(c *TableCell, finest map[spot]float64) string {
 	if c.Value == nil {
 		return missingText + marks(c.Notes)
 	}
-	s := l.level(c, finest[place{c.Arm, c.Condition}])
+	s := l.level(c, finest[spot{place{c.Arm, c.Condition}, c.Metric}])
 	var inside []string
 	if c.Effect != nil {
-		inside = append(inside, effectText(c, l.def.Effect, l.def.Cells))
+		inside = append(inside, effectText(c, l.effectOf(c.Metric), l.displays[c.Metric]))
 	}
 	if c.OK < c.Planned {
 		inside = append(inside, fmt.Sprintf("n %d/%d", c.OK, c.Planned))
@@ -75,8 +70,8 @@ func (l *layout) text(c *TableCell, finest map[place]float64) string {
 
 // level writes the value with the digits that its interval, or the paired one, supports.
 func (l *layout) level(c *TableCell, paired float64) string {
-	v, half, unit := *c.Value, 0.0, ""
-	cell := l.cells[place{c.Arm, c.Condition}][l.def.Cells]
+	d, half := l.displays[c.Metric], 0.0
+	cell := l.cells[place{c.Arm, c.Condition}][c.Metric]
 	switch {
 	case c.Interval != nil && c.Interval.Bounded:
 		half = (c.Interval.Hi - c.Interval.Lo) / 2
@@ -86,16 +81,17 @@ func (l *layout) level(c *TableCell, paired float64) string {
 	if paired > 0 && (half == 0 || paired < half) && !timed(l.ds.conditions[c.Condition].Stage) {
 		half = paired
 	}
-	if isAccuracy(l.def.Cells) {
-		v, half, unit = 100*v, 100*half, " %"
-	}
+	v := d.scale * *c.Value
+	half *= d.scale
 	switch {
 	case half > 0:
-		return fixed(v, decimalsOf(half)) + unit
+		return fixed(v, decimalsOf(half))
+	case d.decimals >= 0:
+		return fixed(v, d.decimals)
 	case v == math.Trunc(v):
-		return fixed(v, 0) + unit // bytes and cells are exact
+		return fixed(v, 0) // cells are exact
 	}
-	return significant(v, 3) + unit
+	return significant(v, 3)
 }
 
 // meanHalf is the half-width of the t interval of the cell's mean, for medians of fewer values than have an interval.
@@ -108,13 +104,9 @@ func meanHalf(c *Cell) float64 {
 	return (i.Hi - i.Lo) / 2
 }
 
-func isAccuracy(metric string) bool {
-	return slices.Contains([]string{plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy, plan.MetricWinograndeCorrected}, metric)
-}
-
 // effectText writes a ratio as 1.31× [1.28, 1.34], a difference as +0.18 [+0.12, +0.24]. What cannot be told from
 // noise has no number: it is in the CSV form, with its interval.
-func effectText(c *TableCell, effect, metric string) string {
+func effectText(c *TableCell, effect string, d display) string {
 	switch c.Verdict {
 	case Equal:
 		return equalText
@@ -123,17 +115,15 @@ func effectText(c *TableCell, effect, metric string) string {
 	}
 	i, neutral, sign, unit := *c.Effect, 1.0, "", "×"
 	if effect == plan.EffectDifference {
-		neutral, sign, unit = 0, "+", ""
-		if isAccuracy(metric) {
-			i.Est, i.Lo, i.Hi, unit = 100*i.Est, 100*i.Lo, 100*i.Hi, " points"
-		}
+		neutral, sign, unit = 0, "+", d.points
+		i.Est, i.Lo, i.Hi = d.scale*i.Est, d.scale*i.Lo, d.scale*i.Hi
 	}
 	half := min(i.Hi-i.Est, i.Est-i.Lo) // of a ratio the lower side is the narrower one
 	if half <= 0 {
 		return signed(i.Est, exactDecimals(i.Est), sign) + unit
 	}
-	d := decidedDecimals(i, neutral, decimalsOf(half))
-	return fmt.Sprintf("%s%s [%s, %s]", signed(i.Est, d, sign), unit, signed(i.Lo, d, sign), signed(i.Hi, d, sign))
+	n := decidedDecimals(i, neutral, decimalsOf(half))
+	return fmt.Sprintf("%s%s [%s, %s]", signed(i.Est, n, sign), unit, signed(i.Lo, n, sign), signed(i.Hi, n, sign))
 }
 
 // decidedDecimals adds digits while rounding would move an end onto the neutral value that the interval excludes.

@@ -4,9 +4,11 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
+	"attnbudget/plan"
 	"attnbudget/summary/stat"
 
 	"github.com/olekukonko/tablewriter"
@@ -60,7 +62,7 @@ func (t *Table) grid(w io.Writer, r tw.Renderer, clean func(string) string) erro
 	)
 	table.Header(cleaned(t.header(), clean))
 	for i, name := range t.RowNames {
-		row := append([]string{}, name...)
+		row := t.shown(t.Rows, name)
 		for _, c := range t.Cells[i] {
 			row = append(row, c.Text)
 		}
@@ -71,18 +73,39 @@ func (t *Table) grid(w io.Writer, r tw.Renderer, clean func(string) string) erro
 	return table.Render()
 }
 
-// header names the row dimensions and the columns; a table without columns has one, called after the metric.
+// header names the row dimensions and the columns; a table without columns has one, called after its metric.
 func (t *Table) header() []string {
 	out := append([]string{}, t.Rows...)
 	for _, name := range t.ColNames {
-		if len(name) == 0 {
-			out = append(out, t.Metric)
-			continue
+		switch {
+		case len(name) > 0:
+			out = append(out, strings.Join(t.shown(t.Columns, name), " / "))
+		case len(t.Metrics) == 1:
+			out = append(out, t.Metrics[0].heading())
+		default:
+			out = append(out, "")
 		}
-		out = append(out, strings.Join(name, " / "))
 	}
 	return out
 }
+
+// shown is a name as people read it: metrics by their labels, with the unit.
+func (t *Table) shown(dimensions, name []string) []string {
+	out := slices.Clone(name)
+	for i, d := range dimensions {
+		if d != plan.DimMetric {
+			continue
+		}
+		for _, m := range t.Metrics {
+			if m.Metric == name[i] {
+				out[i] = m.heading()
+			}
+		}
+	}
+	return out
+}
+
+func (m TableMetric) heading() string { return display{label: m.Label, unit: m.Unit}.heading() }
 
 func cleaned(in []string, clean func(string) string) []string {
 	out := make([]string, len(in))
@@ -107,27 +130,28 @@ func (t *Table) footnotes(w io.Writer, clean func(string) string) error {
 	return nil
 }
 
-// WriteCSV writes one line a cell with all numbers at full precision: the values of the dimensions, then value,
-// interval, effect and its interval, verdict, counts and records.
+// WriteCSV writes one line a cell with all numbers at full precision and in the metric's own unit: the values of the
+// dimensions, the metric, then value, interval, effect and its interval, verdict, p, counts and records.
 func (t *Table) WriteCSV(w io.Writer) error {
 	out := csv.NewWriter(w)
-	header := append(append([]string{}, t.Rows...), t.Columns...)
-	header = append(header, t.Metric, "lo", "hi", "effect", "effect_lo", "effect_hi", "verdict", "ok", "planned", "arm", "condition", "against", "records")
+	dimensions := slices.Concat(t.Rows, t.Columns)
+	byMetric := slices.Contains(dimensions, plan.DimMetric)
+	header := dimensions
+	if !byMetric {
+		header = append(header, plan.DimMetric)
+	}
+	header = append(header, "value", "lo", "hi", "effect_kind", "effect", "effect_lo", "effect_hi", "verdict", "p", "p_holm",
+		"ok", "planned", "arm", "condition", "against", "records")
 	if err := out.Write(header); err != nil {
 		return err
 	}
 	for i, row := range t.Cells {
 		for j, c := range row {
-			line := append(append([]string{}, t.RowNames[i]...), t.ColNames[j]...)
-			value := ""
-			if c.Value != nil {
-				value = shortest(*c.Value)
+			line := slices.Concat(t.RowNames[i], t.ColNames[j])
+			if !byMetric {
+				line = append(line, t.Metrics[0].Metric)
 			}
-			_, lo, hi := csvInterval(c.Interval)
-			effect, effectLo, effectHi := csvInterval(c.Effect)
-			line = append(line, value, lo, hi, effect, effectLo, effectHi, c.Verdict,
-				strconv.Itoa(c.OK), strconv.Itoa(c.Planned), c.Arm, c.Condition, c.Against, strings.Join(c.Records, " "))
-			if err := out.Write(line); err != nil {
+			if err := out.Write(append(line, t.csvCell(&c)...)); err != nil {
 				return err
 			}
 		}
@@ -136,15 +160,33 @@ func (t *Table) WriteCSV(w io.Writer) error {
 	return out.Error()
 }
 
+func (t *Table) csvCell(c *TableCell) []string {
+	_, lo, hi := csvInterval(c.Interval)
+	kind := ""
+	for _, m := range t.Metrics {
+		if c.Effect != nil && m.Metric == c.Metric {
+			kind = m.Effect
+		}
+	}
+	effect, effectLo, effectHi := csvInterval(c.Effect)
+	return []string{csvNumber(c.Value, 'f'), lo, hi, kind, effect, effectLo, effectHi, c.Verdict, csvNumber(c.P, 'g'), csvNumber(c.PHolm, 'g'),
+		strconv.Itoa(c.OK), strconv.Itoa(c.Planned), c.Arm, c.Condition, c.Against, strings.Join(c.Records, " ")}
+}
+
+// csvNumber has the fewest digits that read back as the same number, in a format of package strconv.
+func csvNumber(v *float64, format byte) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, format, -1, 64)
+}
+
 func csvInterval(i *stat.Interval) (est, lo, hi string) {
 	switch {
 	case i == nil:
 		return "", "", ""
 	case !i.Bounded:
-		return shortest(i.Est), "", ""
+		return csvNumber(&i.Est, 'f'), "", ""
 	}
-	return shortest(i.Est), shortest(i.Lo), shortest(i.Hi)
+	return csvNumber(&i.Est, 'f'), csvNumber(&i.Lo, 'f'), csvNumber(&i.Hi, 'f')
 }
-
-// shortest has the fewest digits that read back as the same number, without an exponent.
-func shortest(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
