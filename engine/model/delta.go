@@ -83,28 +83,47 @@ func transpose(x []float32, cols int) []float32 {
 	return out
 }
 
-// deltaWork is the scratch memory of the recurrent layers of one context, and the layer and run in progress.
+// deltaWork is the scratch memory of the recurrent layers of one context, and the layer and run in progress. What belongs to
+// one head lies together: the convolution splits the channels into blocks of a head's size, the heads of the queries first,
+// then those of the keys and of the values.
 type deltaWork struct {
 	deltaShape
-	eps                            float32
-	mix, conv, z, beta, alpha, out *rows
+	eps                      float32
+	most                     int // tokens of a batch
+	parts                    int // into which the state of a head is divided among the workers
+	mix, z, beta, alpha, out *rows
+	conv                     []float32 // [blocks][most][dim]
+	window                   []float32 // [blocks][2 (width-1)][dim]: the inputs around the start of a run
+	decay, rate              []float32 // [value heads][most]
 
-	l                *deltaNet
-	states           *kvcache.LayerStates
-	run              kvcache.Run
-	convRow, ruleRow func(worker, i int)
+	l                   *deltaNet
+	states              *kvcache.LayerStates
+	run                 kvcache.Run
+	inputItem, ruleItem func(worker, i int)
 }
 
 func newDeltaWork(p *Pass, m *qwen35) *deltaWork {
 	most, s := cap(p.live), m.delta
 	w := &deltaWork{
-		deltaShape: s, eps: m.config.Eps,
-		mix: newRows(most, s.channels()), conv: newRows(most, s.channels()),
-		z: newRows(most, s.values()), out: newRows(most, s.values()),
+		deltaShape: s, eps: m.config.Eps, most: most,
+		mix: newRows(most, s.channels()), z: newRows(most, s.values()), out: newRows(most, s.values()),
 		beta: newRows(most, s.valueHeads), alpha: newRows(most, s.valueHeads),
+		conv: make([]float32, most*s.channels()), window: make([]float32, 2*s.convState()),
+		decay: make([]float32, s.valueHeads*most), rate: make([]float32, s.valueHeads*most),
 	}
-	w.convRow = func(_, i int) { w.convolve(w.run.From + i) }
-	w.ruleRow = func(_, head int) { w.rule(head) }
+	strips := (&kernel.DeltaRule{DimV: s.dim}).Strips()
+	w.parts = max(1, min(strips, 2*p.pool.Threads()/s.valueHeads))
+	w.inputItem = func(_, i int) {
+		if i < w.blocks() {
+			w.convolve(i)
+		} else {
+			w.gates(i - w.blocks())
+		}
+	}
+	w.ruleItem = func(_, i int) {
+		part := i % w.parts
+		w.rule(i/w.parts, part*strips/w.parts, (part+1)*strips/w.parts)
+	}
 	return w
 }
 
@@ -114,7 +133,6 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 	p.linear(w.mix, &l.mix, p.h)
 	p.linear(w.beta, &l.beta, p.h)
 	p.linear(w.alpha, &l.alpha, p.h)
-	w.conv.reshape(w.mix.n, w.channels())
 	w.out.reshape(w.mix.n, w.values())
 	for _, run := range p.memory.Runs() {
 		if run.From >= w.mix.n {
@@ -122,10 +140,9 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 		}
 		w.run = run
 		w.states.Start(run)
-		p.pool.Run(run.To-run.From, w.convRow)
-		w.remember()
-		p.pool.Run(w.valueHeads, w.ruleRow)
-		p.Meter.Add(meter.Recurrence, 2*4*(w.convState()+w.state()), (run.To-run.From)*w.operations())
+		p.pool.Run(w.blocks()+w.valueHeads, w.inputItem)
+		p.pool.Run(w.valueHeads*w.parts, w.ruleItem)
+		p.Meter.Add(meter.Recurrence, 2*4*(w.convState()+w.state()), w.tokens()*w.operations())
 	}
 	p.stored(layer, w.out)
 	p.linear(w.z, &l.gate, p.h)
@@ -138,6 +155,17 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 // with q.
 func (s deltaShape) operations() int { return 2*s.width*s.channels() + 7*s.state() }
 
+// blocks is the number of heads that the convolution computes.
+func (s deltaShape) blocks() int { return 2*s.keyHeads + s.valueHeads }
+
+// tokens is the number of tokens of the run.
+func (w *deltaWork) tokens() int { return w.run.To - w.run.From }
+
+// block returns what the convolution made of block b for the tokens of the run, [tokens][dim].
+func (w *deltaWork) block(b int) []float32 {
+	return w.conv[(b*w.most+w.run.From)*w.dim:][:w.tokens()*w.dim]
+}
+
 // input is what the convolution sees at token t of the batch: of tokens before the run, what the state remembers.
 func (w *deltaWork) input(t int) []float32 {
 	if t >= w.run.From {
@@ -148,80 +176,67 @@ func (w *deltaWork) input(t int) []float32 {
 	return w.states.Conv(w.run.Slot)[(w.width-1-back)*n:][:n]
 }
 
-// convolve computes the convolved queries, keys and values of token t: SiLU, then unit length for queries and keys.
-func (w *deltaWork) convolve(t int) {
-	y := w.conv.row(t)
-	clear(y)
-	for j := range w.width {
-		x, weights := w.input(t - (w.width - 1) + j)[:len(y)], w.l.conv[j*len(y):][:len(y)]
-		for c := range y {
-			y[c] += weights[c] * x[c]
+// convolve computes the convolved queries, keys or values of block b for the run: SiLU, then unit length for queries and
+// keys.
+func (w *deltaWork) convolve(b int) {
+	y, first, past := w.block(b), b*w.dim, w.width-1
+	near := min(w.tokens(), past) // tokens that reach back to before the run
+	window := w.window[b*2*past*w.dim:][:(past+near)*w.dim]
+	for i := range past + near {
+		copy(window[i*w.dim:][:w.dim], w.input(w.run.From - past + i)[first:])
+	}
+	c := kernel.Convolution{
+		Dst: y, StrideDst: w.dim, X: window, StrideX: w.dim, Weights: w.l.conv[first:], StrideWeights: w.channels(),
+		N: near, Taps: w.width, Channels: w.dim,
+	}
+	c.Run()
+	if far := w.tokens() - near; far > 0 {
+		c.N, c.Dst = far, y[near*w.dim:]
+		c.X, c.StrideX = w.mix.all()[w.run.From*w.channels()+first:], w.channels()
+		c.Run()
+	}
+	w.remember(first)
+	for row := y; len(row) > 0; row = row[w.dim:] {
+		x := row[:w.dim]
+		kernel.SiLU(x, x)
+		if b < 2*w.keyHeads {
+			kernel.Unit(x, w.eps)
 		}
 	}
-	kernel.SiLU(y, y)
-	for qk := y[:2*w.keys()]; len(qk) > 0; qk = qk[w.dim:] {
-		unit(qk[:w.dim], w.eps)
-	}
 }
 
-// unit makes x a vector of length 1: x / √(Σx² + eps).
-func unit(x []float32, eps float32) {
-	var sum float64
-	for _, v := range x {
-		sum += float64(v * v)
-	}
-	kernel.Scale(x, float32(1/math.Sqrt(float64(float32(sum)+eps))))
-}
-
-// remember keeps the last inputs of the convolution for the tokens after the run.
-func (w *deltaWork) remember() {
+// remember keeps the last inputs of the convolution for the tokens after the run, of a head's channels from first on.
+func (w *deltaWork) remember(first int) {
 	n, state := w.channels(), w.states.Conv(w.run.Slot)
 	for i := range w.width - 1 {
-		copy(state[i*n:][:n], w.input(w.run.To-(w.width-1)+i))
+		copy(state[i*n+first:][:w.dim], w.input(w.run.To - (w.width - 1) + i)[first:])
 	}
 }
 
-// rule runs one value head over the tokens of the run. With the state S stored as a row a value element:
-//
-//	S ← e^g S,  d = β (v - S k),  S ← S + d kᵀ,  out = S q / √dim
-//
-// where g = a softplus(alpha + dt), β = sigmoid(beta). Value head j goes with key head j mod keyHeads.
-func (w *deltaWork) rule(head int) {
-	state := w.states.State(w.run.Slot)[head*w.dim*w.dim:][:w.dim*w.dim]
-	scale := float32(1 / math.Sqrt(float64(w.dim)))
-	key := head % w.keyHeads * w.dim
-	for t := w.run.From; t < w.run.To; t++ {
-		row := w.conv.row(t)
-		q, k := row[key:][:w.dim], row[w.keys()+key:][:w.dim]
-		v, out := row[2*w.keys()+head*w.dim:][:w.dim], w.out.row(t)[head*w.dim:][:w.dim]
-		decay := exp32(w.l.a[head] * softplus(w.alpha.row(t)[head]+w.l.dt[head]))
-		beta := 1 / (1 + exp32(-w.beta.row(t)[head]))
-		for j := range out {
-			out[j] = scale * deltaStep(state[j*w.dim:][:w.dim], q, k, v[j], decay, beta)
-		}
+// gates computes what a value head forgets and learns at each token of the run: the decay e^g, g = a softplus(alpha + dt),
+// and the rate sigmoid(beta).
+func (w *deltaWork) gates(head int) {
+	at := head*w.most + w.run.From
+	decay, rate := w.decay[at:][:w.tokens()], w.rate[at:][:w.tokens()]
+	for i := range decay {
+		t := w.run.From + i
+		decay[i] = exp32(w.l.a[head] * softplus(w.alpha.row(t)[head]+w.l.dt[head]))
+		rate[i] = 1 / (1 + exp32(-w.beta.row(t)[head]))
 	}
 }
 
-// deltaStep advances one row of a state and returns its product with q.
-func deltaStep(s, q, k []float32, v, decay, beta float32) float32 {
-	q, k = q[:len(s)], k[:len(s)]
-	var known [4]float32
-	for i := 0; i+4 <= len(s); i += 4 {
-		known[0] += s[i] * k[i]
-		known[1] += s[i+1] * k[i+1]
-		known[2] += s[i+2] * k[i+2]
-		known[3] += s[i+3] * k[i+3]
+// rule runs strips [from, to) of the state of a value head over the tokens of the run. Value head j goes with key head j mod
+// keyHeads.
+func (w *deltaWork) rule(head, from, to int) {
+	at, n := head*w.most+w.run.From, w.tokens()
+	d := kernel.DeltaRule{
+		State: w.states.State(w.run.Slot)[head*w.dim*w.dim:][:w.dim*w.dim],
+		Q:     w.block(head % w.keyHeads), K: w.block(w.keyHeads + head%w.keyHeads), V: w.block(2*w.keyHeads + head), StrideV: w.dim,
+		Out: w.out.all()[w.run.From*w.values()+head*w.dim:], StrideOut: w.values(),
+		Decay: w.decay[at:][:n], Beta: w.rate[at:][:n],
+		N: n, DimK: w.dim, DimV: w.dim, Scale: float32(1 / math.Sqrt(float64(w.dim))),
 	}
-	for i := len(s) &^ 3; i < len(s); i++ {
-		known[0] += s[i] * k[i]
-	}
-	d := beta * (v - decay*(known[0]+known[1]+known[2]+known[3]))
-	var sum [2]float32
-	for i := range s {
-		s[i] = decay*s[i] + d*k[i]
-		sum[i&1] += s[i] * q[i]
-	}
-	return sum[0] + sum[1]
+	d.Advance(from, to)
 }
 
 func exp32(x float32) float32 { return float32(math.Exp(float64(x))) }
