@@ -17,9 +17,9 @@ const stageDivergence = "kl-divergence"
 // base first), over the text in the base's logits file.
 type Divergence struct {
 	passages
-	NBatch int
-	NSeq   int
-	Chunks int
+	NBatch int // as upstream prints it
+	NSeq   int // as upstream prints it
+	Chunks int // to compare
 
 	threads int
 	name    string
@@ -84,8 +84,7 @@ func NewDivergence(tok *tokenizer.Tokenizer, name string, base io.ReaderAt, size
 
 // ContextOptions is base with the size that the comparison needs.
 func (d *Divergence) ContextOptions(base engine.ContextOptions) engine.ContextOptions {
-	base.NCtx, base.NBatch, base.NSeqMax = d.NSeq*d.NCtx, d.NBatch, d.NSeq
-	return base
+	return d.contextOptions(base)
 }
 
 // Run compares the chunks that done does not have and calls each for every one when it is finished, in order. The
@@ -96,8 +95,9 @@ func (d *Divergence) Run(ctx context.Context, c Context, done []DivergenceChunk,
 	}
 	chunks := append(make([]DivergenceChunk, 0, d.Chunks), done...)
 	s := scorer{c, d.threads}
-	for start := len(done) / d.NSeq * d.NSeq; start < d.Chunks; start += d.NSeq {
-		n := min(d.NSeq, d.Chunks-start)
+	pass := d.pass()
+	for start := len(done) / pass * pass; start < d.Chunks; start += pass {
+		n := min(pass, d.Chunks-start)
 		points, err := d.compare(ctx, s, start, n)
 		if err != nil {
 			return chunks, fmt.Errorf("kl-divergence: chunk %d: %w", start+1, err)

@@ -396,9 +396,9 @@ func TestContextOptionsSizeTheContext(t *testing.T) {
 		o                  PerplexityOptions
 		nCtx, nBatch, nSeq int
 	}{
-		{PerplexityOptions{}, 2048, 2048, 4},
-		{PerplexityOptions{NCtx: 768}, 1536, 1536, 2},
-		{PerplexityOptions{NCtx: 4096}, 4096, 2048, 1},
+		{PerplexityOptions{}, 512, 512, 1},
+		{PerplexityOptions{NCtx: 100}, 500, 500, 5},
+		{PerplexityOptions{NCtx: 4096}, 4096, 4096, 1},
 	} {
 		p, err := NewPerplexity(tok, text, c.o)
 		if err != nil {

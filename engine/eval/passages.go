@@ -1,5 +1,7 @@
 package eval
 
+import "attnbudget/engine"
+
 // passages is a text in chunks of NCtx tokens. The first half of a chunk is context, the second is predicted.
 type passages struct {
 	NCtx   int // tokens of a chunk
@@ -14,10 +16,23 @@ func (p passages) first() int { return p.NCtx / 2 }
 // scored is how many tokens of a chunk are predicted.
 func (p passages) scored() int { return p.NCtx - 1 - p.first() }
 
-// parallel is how many chunks are decoded at once, and the tokens of such a batch as upstream counts them.
+// parallel is how many chunks upstream decodes at once, and the tokens of such a batch as it counts them.
 func (p passages) parallel(nBatch int) (nSeq, batch int) {
 	nSeq = max(1, nBatch/p.NCtx)
 	return nSeq, min(nBatch, nSeq*p.NCtx)
+}
+
+// passTokens is the physical batch of upstream's default.
+const passTokens = 512
+
+// pass is how many chunks are decoded at once here: those that fill a physical batch. More would be no faster, would need
+// memory for the logits of all of them, and a killed evaluation would lose them all.
+func (p passages) pass() int { return max(1, passTokens/p.NCtx) }
+
+// contextOptions is base with the size that a pass needs.
+func (p passages) contextOptions(base engine.ContextOptions) engine.ContextOptions {
+	base.NCtx, base.NBatch, base.NSeqMax = p.pass()*p.NCtx, p.pass()*p.NCtx, p.pass()
+	return base
 }
 
 // batch puts n chunks from chunk start (from 0) side by side. rows[i] predicts targets[i]; there are scored() a chunk.

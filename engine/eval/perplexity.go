@@ -15,7 +15,7 @@ const stagePerplexity = "perplexity"
 // PerplexityOptions of an evaluation; a zero field takes its default.
 type PerplexityOptions struct {
 	NCtx    int // tokens of a chunk; default 512
-	NBatch  int // tokens decoded at once; default 2048, which makes 4 chunks of 512
+	NBatch  int // as upstream prints it; default 2048. Chunks are decoded 512 tokens at a time
 	Chunks  int // at most so many; default all
 	Threads int // for reading logits; default one per processor
 }
@@ -25,7 +25,7 @@ type PerplexityOptions struct {
 type Perplexity struct {
 	passages
 	NBatch int // as upstream prints it
-	NSeq   int // chunks decoded at once
+	NSeq   int // as upstream prints it
 	Chunks int // to evaluate
 
 	threads int
@@ -83,8 +83,7 @@ func defaultInt(n, otherwise int) int {
 
 // ContextOptions is base with the size that the evaluation needs.
 func (p *Perplexity) ContextOptions(base engine.ContextOptions) engine.ContextOptions {
-	base.NCtx, base.NBatch, base.NSeqMax = p.NSeq*p.NCtx, p.NBatch, p.NSeq
-	return base
+	return p.contextOptions(base)
 }
 
 // Run evaluates the chunks that done does not have and calls each for every one when it is finished, in order. The
@@ -97,8 +96,9 @@ func (p *Perplexity) Run(ctx context.Context, c Context, done []Chunk, each func
 	}
 	chunks := append(make([]Chunk, 0, p.Chunks), done...)
 	s := scorer{c, p.threads}
-	for start := len(done) / p.NSeq * p.NSeq; start < p.Chunks; start += p.NSeq {
-		n := min(p.NSeq, p.Chunks-start)
+	pass := p.pass()
+	for start := len(done) / pass * pass; start < p.Chunks; start += pass {
+		n := min(pass, p.Chunks-start)
 		c.Clear()
 		values, err := p.decode(ctx, s, start, n)
 		if err != nil {
