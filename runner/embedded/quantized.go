@@ -3,21 +3,18 @@ package embedded
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
+	"attnbudget/cachedir"
 	"attnbudget/engine"
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
 	"attnbudget/plan"
 	"attnbudget/results"
-
-	"golang.org/x/sys/unix"
 )
 
 // quantizedSchema is the version of the description beside a quantised file.
@@ -31,19 +28,6 @@ type quantizedEntry struct {
 	path   string
 }
 
-// CacheDir is where quantised models are kept: ATTNBUDGET_CACHE, or attnbudget in the user's cache folder. Nothing in it
-// is needed to understand a run; it may be deleted.
-func CacheDir() (string, error) {
-	if dir := os.Getenv("ATTNBUDGET_CACHE"); dir != "" {
-		return dir, nil
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("no cache folder for quantised models (set ATTNBUDGET_CACHE): %w", err)
-	}
-	return filepath.Join(dir, "attnbudget"), nil
-}
-
 // quantized returns the cached copy of m in format, making it first if there is none. Its name says everything that
 // decides its content, and a lock beside it keeps two processes from making it at once.
 func (c *child) quantized(ctx context.Context, m plan.Model, format string) (quantizedEntry, error) {
@@ -51,7 +35,7 @@ func (c *child) quantized(ctx context.Context, m plan.Model, format string) (qua
 	if err != nil {
 		return quantizedEntry{}, err
 	}
-	dir, err := CacheDir()
+	dir, err := cachedir.Path()
 	if err != nil {
 		return quantizedEntry{}, err
 	}
@@ -62,7 +46,7 @@ func (c *child) quantized(ctx context.Context, m plan.Model, format string) (qua
 	if entry, ok := readEntry(path); ok {
 		return entry, nil
 	}
-	unlock, err := waitForLock(ctx, path+".lock")
+	unlock, err := cachedir.Lock(ctx, path+".lock")
 	if err != nil {
 		return quantizedEntry{}, err
 	}
@@ -126,28 +110,4 @@ func readEntry(path string) (quantizedEntry, bool) {
 	}
 	info, err := os.Stat(path)
 	return e, err == nil && info.Size() == e.Bytes
-}
-
-// waitForLock takes an exclusive lock on a file of its own.
-func waitForLock(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			f.Close()
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
