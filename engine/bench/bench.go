@@ -2,6 +2,12 @@
 // generate tokens one by one (tg), or both (pg), optionally with a context already filled to some depth. Its results
 // carry llama-bench's field names and print in its five formats.
 //
+// Before the first sample of a test the weights are touched, so that all their pages are in memory, and one untimed pass of the
+// test's shape is made at depth 0: the whole prompt, then one token if the test generates. It warms caches, clocks and branch
+// predictors and lets every buffer grow to its size. The cache of the context is filled to the depth before each sample,
+// untimed. A garbage collection runs before each sample and none inside; garbage collections, page faults and the work done inside
+// samples are counted and reported, so that whoever doubts a sample can look.
+//
 // It measures one configuration in one context and knows nothing of comparisons: interleaving, blocks and statistics
 // are the business of campaigns.
 package bench
@@ -16,6 +22,7 @@ import (
 
 	"attnbudget/engine"
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/meter"
 )
 
 // Options is one test: what is processed and with which context.
@@ -50,8 +57,7 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Run measures o.Repetitions samples. Before the first one an untimed pass of the same shape at depth 0 warms caches
-// and clocks. The garbage collector does not run inside a sample.
+// Run measures o.Repetitions samples, warmed up as the package comment says unless o.NoWarmup.
 func Run(ctx context.Context, m *engine.Model, o Options) (Result, error) {
 	if err := o.validate(); err != nil {
 		return Result{}, err
@@ -62,26 +68,33 @@ func Run(ctx context.Context, m *engine.Model, o Options) (Result, error) {
 	}
 	defer t.c.Close()
 	res := newResult(m, t.c, o)
+	if err := t.measure(ctx, &res); err != nil {
+		return Result{}, err
+	}
+	return res, nil
+}
+
+// measure warms up and takes the samples.
+func (t *test) measure(ctx context.Context, res *Result) error {
+	o := t.o
 	if !o.NoWarmup {
 		if err := t.warmup(ctx); err != nil {
-			return Result{}, fmt.Errorf("bench: warm-up: %w", err)
+			return fmt.Errorf("bench: warm-up: %w", err)
 		}
 	}
 	total := max(o.Repetitions, 1)
 	for i := range total {
 		if err := t.reachDepth(ctx); err != nil {
-			return Result{}, fmt.Errorf("bench: filling the cache to depth %d: %w", o.Depth, err)
+			return fmt.Errorf("bench: filling the cache to depth %d: %w", o.Depth, err)
 		}
-		ns, err := t.sample(ctx)
-		if err != nil {
-			return Result{}, fmt.Errorf("bench: sample %d of %d: %w", i+1, total, err)
+		if err := t.sample(ctx, res); err != nil {
+			return fmt.Errorf("bench: sample %d of %d: %w", i+1, total, err)
 		}
-		res.SamplesNS = append(res.SamplesNS, ns)
 		if o.Progress != nil {
 			o.Progress(i+1, total)
 		}
 	}
-	return res, nil
+	return nil
 }
 
 // Prefill processes o.Depth tokens of o.DepthTrace and writes the context's state, for Options.State of later runs.
@@ -99,10 +112,12 @@ func Prefill(ctx context.Context, m *engine.Model, o Options, w io.Writer) error
 
 // test is one context with the tokens that go through it.
 type test struct {
+	m      *engine.Model
 	c      *engine.Context
 	o      Options
 	tokens trace // of the timed part
 	fill   trace // of the depth
+	meter  *meter.Meter
 }
 
 // newTest opens a context with room for exactly what the test needs, as llama-bench does.
@@ -122,11 +137,12 @@ func newTest(m *engine.Model, o Options) (*test, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &test{c, o, tokens, fill}, nil
+	return &test{m, c, o, tokens, fill, meter.New(m.Info().Layers)}, nil
 }
 
-// warmup does the whole prompt once, or one token where there is only a generation.
+// warmup touches the weights and does the whole prompt once, then one token where there is a generation.
 func (t *test) warmup(ctx context.Context) error {
+	t.m.Touch(t.c.Threads())
 	defer t.c.Clear()
 	if t.o.Prompt > 0 {
 		if err := t.process(ctx, t.tokens.prompt(t.o.Prompt)); err != nil {
@@ -154,23 +170,40 @@ func (t *test) reachDepth(ctx context.Context) error {
 	return t.c.LoadState(t.o.State)
 }
 
-// sample times the prompt and the generation at the current depth and returns nanoseconds.
-func (t *test) sample(ctx context.Context) (int64, error) {
+// sample takes one sample at the current depth.
+func (t *test) sample(ctx context.Context, res *Result) error {
 	prompt, generated := t.tokens.prompt(t.o.Prompt), t.tokens.generated(t.o.Generate)
+	t.c.Meter(t.meter)
+	defer t.c.Meter(nil)
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	before := usageNow()
 	start := time.Now()
+	if err := t.timed(ctx, prompt, generated); err != nil {
+		return err
+	}
+	res.SamplesNS = append(res.SamplesNS, time.Since(start).Nanoseconds())
+	u := usageNow().since(before)
+	res.Collections = append(res.Collections, u.collections)
+	res.MinorFaults = append(res.MinorFaults, u.minorFaults)
+	res.MajorFaults = append(res.MajorFaults, u.majorFaults)
+	res.Work = t.meter.Total()
+	return nil
+}
+
+// timed is what a sample times: the prompt at once, then the generation token by token.
+func (t *test) timed(ctx context.Context, prompt, generated []int32) error {
 	if len(prompt) > 0 {
 		if err := t.process(ctx, prompt); err != nil {
-			return 0, err
+			return err
 		}
 	}
 	for i := range generated {
 		if err := t.process(ctx, generated[i:i+1]); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return time.Since(start).Nanoseconds(), nil
+	return nil
 }
 
 // process computes tokens after those the context holds; only the last one's logits are computed.

@@ -14,7 +14,7 @@ import (
 func Formats() []string { return []string{"md", "csv", "json", "jsonl", "sql"} }
 
 // Write prints results in a format of Formats. The field names, their order and their number formats are llama-bench's;
-// json and jsonl carry four more at the end: engine, attention_drop_layers, trace, n_state_loaded.
+// json and jsonl carry more at the end, from engine on; docs/format/output.md describes them.
 func Write(w io.Writer, format string, results []Result) error {
 	switch format {
 	case "md":
@@ -121,24 +121,41 @@ func (r Result) jsonFields() []field {
 		}
 		out = append(out, f)
 	}
-	ns, ts := make([]string, len(r.SamplesNS)), make([]string, len(r.SamplesNS))
+	ts := make([]string, len(r.SamplesNS))
 	for i, v := range r.SamplesTS() {
-		ns[i], ts[i] = decimal(r.SamplesNS[i]), strconv.FormatFloat(v, 'g', 6, 64)
+		ts[i] = strconv.FormatFloat(v, 'g', 6, 64)
 	}
 	return append(out,
-		field{"samples_ns", text, "[ " + strings.Join(ns, ", ") + " ]"},
+		field{"samples_ns", text, list(r.SamplesNS)},
 		field{"samples_ts", text, "[ " + strings.Join(ts, ", ") + " ]"},
 		field{"engine", text, quoteJSON("embedded")},
 		field{"attention_drop_layers", text, quoteJSON(r.Mask)},
 		field{"trace", text, quoteJSON(r.Trace)},
 		field{"n_state_loaded", integer, strconv.Itoa(r.StateLoaded)},
+		field{"samples_gc", text, list(r.Collections)},
+		field{"samples_minor_faults", text, list(r.MinorFaults)},
+		field{"samples_major_faults", text, list(r.MajorFaults)},
+		field{"bytes_per_token", real, strconv.FormatFloat(r.BytesPerToken(), 'f', -1, 64)},
+		field{"operations_per_token", real, strconv.FormatFloat(r.OperationsPerToken(), 'f', -1, 64)},
+		field{"work", text, marshal(r.Work)},
 	)
 }
 
-func quoteJSON(s string) string {
-	b, err := json.Marshal(s)
+func list(values []int64) string {
+	s := make([]string, len(values))
+	for i, v := range values {
+		s[i] = decimal(v)
+	}
+	return "[ " + strings.Join(s, ", ") + " ]"
+}
+
+func quoteJSON(s string) string { return marshal(s) }
+
+// marshal is for values of which every one can be written.
+func marshal(v any) string {
+	b, err := json.Marshal(v)
 	if err != nil {
-		panic("bench: a string is always marshalable: " + err.Error())
+		panic(fmt.Sprintf("bench: %T cannot be written as JSON: %v", v, err))
 	}
 	return string(b)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"attnbudget/engine/meter"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -22,8 +24,12 @@ func sample() []Result {
 		CPU: "AMD \"EPYC\"", BuildCommit: "abc1234", Batch: 2048, UBatch: 512, Threads: 2, TypeK: "f16", TypeV: "f16",
 		Prompt: 64, Time: time.Date(2026, 11, 29, 18, 30, 43, 0, time.UTC), SamplesNS: []int64{14241179, 10148523, 14092761}, Trace: "seed 1 block 0",
 	}
+	base.Collections, base.MinorFaults, base.MajorFaults = []int64{0, 0, 0}, []int64{17, 0, 0}, []int64{0, 0, 0}
+	base.Work[meter.Attention] = meter.Count{Calls: 24, Bytes: 1 << 20, Operations: 5 << 30}
+	base.Work[meter.Matrices] = meter.Count{Calls: 168, Bytes: 9_000_000, Operations: 3 << 30}
 	deep := base
 	deep.Prompt, deep.Generate, deep.Depth, deep.Mask, deep.StateLoaded, deep.SamplesNS = 0, 16, 256, "0,3", 256, []int64{17384935}
+	deep.Collections, deep.MinorFaults, deep.MajorFaults = []int64{0}, []int64{1}, []int64{0}
 	return []Result{base, deep}
 }
 
@@ -95,7 +101,7 @@ func TestJSONTypesAreUpstreams(t *testing.T) {
 	if err := json.Unmarshal(got.Bytes(), &ours); err != nil {
 		t.Fatalf("%v in %s", err, got.String())
 	}
-	extra := []string{"engine", "attention_drop_layers", "trace", "n_state_loaded"}
+	extra := []string{"engine", "attention_drop_layers", "trace", "n_state_loaded", "samples_gc", "samples_minor_faults", "samples_major_faults", "bytes_per_token", "operations_per_token", "work"}
 	for name, v := range ours {
 		want, known := theirs[name]
 		switch {

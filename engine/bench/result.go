@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"attnbudget/engine"
+	"attnbudget/engine/meter"
 
 	"github.com/montanaflynn/stats"
 )
@@ -26,7 +27,11 @@ type Result struct {
 	Depth         int
 	Time          time.Time // when the test started
 	SamplesNS     []int64
-	Mask          string // canonical
+	Collections   []int64    // of garbage, inside each sample
+	MinorFaults   []int64    // page faults inside each sample, served from memory
+	MajorFaults   []int64    // served from a disk
+	Work          meter.Work // done in all samples together
+	Mask          string     // canonical
 	Trace         string
 	StateLoaded   int // tokens that came from a saved state
 }
@@ -71,6 +76,16 @@ func (r Result) SamplesTS() []float64 {
 		out[i] = 1e9 * float64(r.Prompt+r.Generate) / float64(max(ns, 1))
 	}
 	return out
+}
+
+// BytesPerToken is what the samples moved for each of their tokens, counted.
+func (r Result) BytesPerToken() float64 { return r.perToken(r.Work.Total().Bytes) }
+
+// OperationsPerToken is how many operations the samples did for each of their tokens, counted.
+func (r Result) OperationsPerToken() float64 { return r.perToken(r.Work.Total().Operations) }
+
+func (r Result) perToken(n int64) float64 {
+	return float64(n) / float64(max(1, len(r.SamplesNS)*(r.Prompt+r.Generate)))
 }
 
 // meanSD is the mean and the sample standard deviation (n-1), 0 for a single value as llama-bench has it.
