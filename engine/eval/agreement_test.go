@@ -156,12 +156,13 @@ func compareLast(t *testing.T, write func(*bytes.Buffer) error, prefix, log stri
 	}
 	ours, theirs := after(b.String(), prefix), after(log, prefix)
 	t.Logf("ours %q, upstream's %q", ours, theirs)
-	var a, c [2]float64
-	for s, v := range map[string]*[2]float64{ours: &a, theirs: &c} {
+	estimate := func(s string) (v [2]float64) {
 		if _, err := fmt.Sscanf(s, "%g +/- %g", &v[0], &v[1]); err != nil {
 			t.Fatalf("%q: %v", s, err)
 		}
+		return v
 	}
+	a, c := estimate(ours), estimate(theirs)
 	for i := range a {
 		if math.Abs(a[i]/c[i]-1) > tolerance {
 			t.Errorf("%s: %v, upstream %v", prefix, a, c)

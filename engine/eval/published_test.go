@@ -124,12 +124,13 @@ func TestEveryFormatAndMaskAgreesWithUpstream(t *testing.T) {
 // another order, and a few tasks are decided by less than that.
 func compareAccuracy(t *testing.T, stage, got, want, format string) {
 	t.Helper()
-	var a, b float64
-	for s, v := range map[string]*float64{got: &a, want: &b} {
-		if _, err := fmt.Sscanf(s, format, v); err != nil {
-			t.Fatalf("%q: %v", s, err)
+	accuracy := func(line string) (v float64) {
+		if _, err := fmt.Sscanf(line, format, &v); err != nil {
+			t.Fatalf("%q: %v", line, err)
 		}
+		return v
 	}
+	a, b := accuracy(got), accuracy(want)
 	t.Logf("%s: %v, upstream %v", stage, a, b)
 	if math.Abs(a-b) > 0.5 {
 		t.Errorf("%s: %q, upstream %q", stage, got, want)
