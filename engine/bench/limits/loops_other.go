@@ -1,0 +1,5 @@
+//go:build !amd64 || purego
+
+package limits
+
+func best() loops { return generic() }
