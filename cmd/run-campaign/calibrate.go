@@ -46,7 +46,7 @@ Beside the report (JSON) it leaves REPORT.journal, from which a calibration that
 	c.Flags().IntVarP(&s.NCtx, "ctx-size", "c", 512, "tokens of a chunk, of which the second half is scored")
 	c.Flags().Float64Var(&s.Budget, "quality-budget", 0.05, "what the recommended mask may add to the negative log-likelihood, nats a token, held out")
 	c.Flags().Float64Var(&s.MaxDamage, "max-damage", 0, "where the search ends, in the same unit; 0 = four times the budget")
-	c.Flags().StringVar(&f.metric, "metric", "nll", "what the search minimises: nll, or kl, the divergence from the undropped model")
+	c.Flags().StringVar(&f.metric, "metric", "kl", "what the search minimises: kl, the divergence from the undropped model, or nll; the budget is in nats of NLL either way")
 	c.Flags().StringVar(&f.search, "search", "greedy", "greedy, beam or evolve")
 	c.Flags().IntVar(&s.Search, "search-chunks", 32, "most chunks of the search split")
 	c.Flags().IntVar(&s.Heldout, "heldout-chunks", 64, "most chunks of the held-out split")

@@ -28,6 +28,10 @@ func (f *evaluateFlags) add(c *cobra.Command, file, usage string) {
 	f.model.add(c)
 	f.context.add(c, 512, "context in tokens")
 	c.Flags().StringVarP(&f.file, "file", "f", file, usage)
+	f.addJSON(c)
+}
+
+func (f *evaluateFlags) addJSON(c *cobra.Command) {
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON line per finished item instead, as soon as it is finished")
 }
 
@@ -49,12 +53,8 @@ type evaluation[T any] interface {
 }
 
 // evaluate prepares an evaluator with the model's tokenizer, runs it with a bar over total items, and prints it.
-func evaluate[T any](c *cobra.Command, f evaluateFlags, what string, prepare func(*tokenizer.Tokenizer, eval.Input) (evaluation[T], int, error)) error {
+func evaluate[T any](c *cobra.Command, f evaluateFlags, what string, prepare func(*tokenizer.Tokenizer) (evaluation[T], int, error)) error {
 	o, err := f.context.options()
-	if err != nil {
-		return err
-	}
-	in, err := readInput(f.file)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func evaluate[T any](c *cobra.Command, f evaluateFlags, what string, prepare fun
 	if err != nil {
 		return err
 	}
-	e, total, err := prepare(tok, in)
+	e, total, err := prepare(tok)
 	if err != nil {
 		return err
 	}
@@ -117,6 +117,7 @@ func writeText(w io.Writer, output string) error {
 func newPerplexity() *cobra.Command {
 	var f evaluateFlags
 	var chunks int
+	var base string
 	c := &cobra.Command{
 		Use:   "perplexity",
 		Short: "Measure the perplexity of a text, as llama-perplexity does",
@@ -124,19 +125,28 @@ func newPerplexity() *cobra.Command {
   run-campaign perplexity -m model.gguf -f wiki.test.raw --attention-drop-layers 19,20 --json`,
 		Args: positional(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return evaluate(c, f, "perplexity", func(tok *tokenizer.Tokenizer, in eval.Input) (evaluation[eval.Chunk], int, error) {
+			in, err := readInput(f.file)
+			if err != nil {
+				return err
+			}
+			return evaluate(c, f, "perplexity", func(tok *tokenizer.Tokenizer) (evaluation[eval.Chunk], int, error) {
 				p, err := eval.NewPerplexity(tok, in, eval.PerplexityOptions{
 					NCtx: f.context.ctx, NBatch: f.context.batch, Chunks: chunks, Threads: f.model.threads,
 				})
 				if err != nil {
 					return nil, 0, err
 				}
-				return p, p.Chunks, nil
+				if base == "" {
+					return p, p.Chunks, nil
+				}
+				file, err := createLogits(c, base, p.LogitsBytes())
+				return baseWriter{p, file}, p.Chunks, err
 			})
 		},
 	}
 	f.add(c, "builtin:evaluation", "text file, or builtin:NAME")
 	c.Flags().IntVar(&chunks, "chunks", 0, "at most so many chunks; 0 = all")
+	c.Flags().StringVar(&base, "kl-divergence-base", "", "also write the logits to this file, in upstream's format, for kl-divergence")
 	return c
 }
 
@@ -149,7 +159,11 @@ func newHellaSwag() *cobra.Command {
 		Example: `  run-campaign hellaswag -m model.gguf -f hellaswag_val_full.txt --hellaswag-tasks 400`,
 		Args:    positional(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return evaluate(c, f, "hellaswag", func(tok *tokenizer.Tokenizer, in eval.Input) (evaluation[eval.HellaSwagItem], int, error) {
+			in, err := readInput(f.file)
+			if err != nil {
+				return err
+			}
+			return evaluate(c, f, "hellaswag", func(tok *tokenizer.Tokenizer) (evaluation[eval.HellaSwagItem], int, error) {
 				h, err := eval.NewHellaSwag(tok, in, f.taskOptions(tasks))
 				if err != nil {
 					return nil, 0, err
@@ -172,7 +186,11 @@ func newWinogrande() *cobra.Command {
 		Example: `  run-campaign winogrande -m model.gguf -f winogrande-debiased-eval.csv`,
 		Args:    positional(),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return evaluate(c, f, "winogrande", func(tok *tokenizer.Tokenizer, in eval.Input) (evaluation[eval.WinograndeItem], int, error) {
+			in, err := readInput(f.file)
+			if err != nil {
+				return err
+			}
+			return evaluate(c, f, "winogrande", func(tok *tokenizer.Tokenizer) (evaluation[eval.WinograndeItem], int, error) {
 				g, err := eval.NewWinogrande(tok, in, f.taskOptions(tasks))
 				if err != nil {
 					return nil, 0, err
@@ -186,6 +204,34 @@ func newWinogrande() *cobra.Command {
 	}
 	f.add(c, "builtin:gloss-grande", "csv file, or builtin:NAME")
 	c.Flags().IntVar(&tasks, "winogrande-tasks", 0, "so many tasks, drawn as upstream draws them; 0 = all, in the file's order")
+	return c
+}
+
+func newMultipleChoice() *cobra.Command {
+	var f evaluateFlags
+	var tasks int
+	c := &cobra.Command{
+		Use:     "multiple-choice",
+		Short:   "Score questions with several answers (ARC, MMLU, TruthfulQA), as llama-perplexity --multiple-choice does",
+		Example: `  run-campaign multiple-choice -m model.gguf -f arc-challenge-test.bin`,
+		Args:    positional(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			in, err := readInput(f.file)
+			if err != nil {
+				return err
+			}
+			return evaluate(c, f, "multiple-choice", func(tok *tokenizer.Tokenizer) (evaluation[eval.ChoiceItem], int, error) {
+				q, err := eval.NewChoice(tok, in, f.taskOptions(tasks))
+				if err != nil {
+					return nil, 0, err
+				}
+				return q, len(q.Tasks), nil
+			})
+		},
+	}
+	f.add(c, "", "task file in upstream's binary format")
+	_ = c.MarkFlagRequired("file")
+	c.Flags().IntVar(&tasks, "multiple-choice-tasks", 0, "so many tasks, drawn as upstream draws them; 0 = all, in the file's order")
 	return c
 }
 

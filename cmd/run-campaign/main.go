@@ -67,7 +67,7 @@ Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with
 		c.GroupID = "campaign"
 		root.AddCommand(c)
 	}
-	for _, c := range []*cobra.Command{newBench(), newPerplexity(), newHellaSwag(), newWinogrande(), newCalibrate(), newQuantize(), newInspect(), newGenerate(), newSynth()} {
+	for _, c := range []*cobra.Command{newBench(), newPerplexity(), newHellaSwag(), newWinogrande(), newMultipleChoice(), newKLDivergence(), newCalibrate(), newQuantize(), newInspect(), newGenerate(), newSynth()} {
 		c.GroupID = "model"
 		root.AddCommand(c)
 	}
