@@ -81,21 +81,19 @@ func (c *Campaign) conditionsOf(s Stage, i int) []condition {
 		add(at("stages", i, plan.Perplexity), plan.Condition{Name: name, Stage: plan.Perplexity,
 			Input: c.resolvePath(x.Text), Context: x.Context, Chunks: x.Chunks})
 	case s.HellaSwag != nil:
-		x := s.HellaSwag
-		add(at("stages", i, plan.HellaSwag), c.tasksCondition(plan.HellaSwag, x.Tasks, x.Limit, x.Context))
+		add(at("stages", i, plan.HellaSwag), c.tasksCondition(plan.HellaSwag, s.HellaSwag))
 	case s.Winogrande != nil:
-		x := s.Winogrande
-		add(at("stages", i, plan.Winogrande), c.tasksCondition(plan.Winogrande, x.Tasks, x.Limit, x.Context))
+		add(at("stages", i, plan.Winogrande), c.tasksCondition(plan.Winogrande, s.Winogrande))
 	}
 	return out
 }
 
-func (c *Campaign) tasksCondition(stage, tasks string, limit, context int) plan.Condition {
-	name := stage + " " + c.inputName(tasks)
-	if context != defaultContext {
-		name += fmt.Sprintf(" c%d", context)
+func (c *Campaign) tasksCondition(stage string, t *Tasks) plan.Condition {
+	name := stage + " " + c.inputName(t.Tasks)
+	if t.Context != defaultContext {
+		name += fmt.Sprintf(" c%d", t.Context)
 	}
-	return plan.Condition{Name: name + limitName(limit), Stage: stage, Input: c.resolvePath(tasks), Context: context, Tasks: limit}
+	return plan.Condition{Name: name + limitName(t.Limit), Stage: stage, Input: c.resolvePath(t.Tasks), Context: t.Context, Tasks: t.Limit}
 }
 
 // defaultContext is the default of `context` in the quality stages.

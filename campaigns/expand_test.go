@@ -399,3 +399,45 @@ func TestEstimateGrowsWithTheWork(t *testing.T) {
 		}
 	}
 }
+
+func TestDefaultTablesAreSpeedMemoryAndQuality(t *testing.T) {
+	const quality = "stages: [{throughput: {prompt: [16]}}, {kv: {contexts: [64]}}, {perplexity: {text: builtin:evaluation, context: 64, chunks: 2}}, " +
+		"{hellaswag: {tasks: builtin:gloss-swag, limit: 4}}, {winogrande: {tasks: builtin:gloss-grande, limit: 4}}]\n"
+	three := []string{plan.MetricPerplexity, plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy}
+	for _, test := range []struct {
+		name, text string
+		want       []plan.Table
+	}{
+		{"masks and formats", "formats: [F16, Q8_0]\nmasks: {none: [], a: [0]}\n" + quality, []plan.Table{
+			{Title: "Speed", Rows: []string{"format", "condition"}, Columns: []string{"mask"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: "auto"},
+			{Title: "KV cache", Rows: []string{"context"}, Columns: []string{"mask"}, Cells: []string{plan.MetricKVBytes}, Effect: "auto", Where: map[string]string{"format": "F16"}},
+			{Title: "Quality", Rows: []string{"format", "mask"}, Columns: []string{"metric"}, Cells: three, Effect: "auto", Against: map[string]string{"mask": "none"}},
+		}},
+		{"formats alone", "formats: [F16, Q8_0]\n" + quality, []plan.Table{
+			{Title: "Speed", Rows: []string{"condition"}, Columns: []string{"format"}, Cells: []string{plan.MetricTokensPerSecond}, Effect: "auto"},
+			{Title: "KV cache", Rows: []string{"context"}, Cells: []string{plan.MetricKVBytes}, Where: map[string]string{"format": "F16"}},
+			{Title: "Quality", Rows: []string{"format"}, Columns: []string{"metric"}, Cells: three, Effect: "auto", Against: map[string]string{"format": "F16"}},
+		}},
+		{"one arm", quality, []plan.Table{
+			{Title: "Speed", Rows: []string{"condition"}, Cells: []string{plan.MetricTokensPerSecond}},
+			{Title: "KV cache", Rows: []string{"context"}, Cells: []string{plan.MetricKVBytes}},
+			{Title: "Quality", Rows: []string{"model"}, Columns: []string{"metric"}, Cells: three},
+		}},
+		{"one metric at two conditions", "masks: {none: [], a: [0]}\nstages: [{perplexity: {text: builtin:evaluation, context: 64, chunks: 2}}, {perplexity: {text: builtin:calibration, context: 64, chunks: 2}}]\n", []plan.Table{
+			{Title: "Quality", Rows: []string{"mask"}, Columns: []string{"condition"}, Cells: three[:1], Effect: "auto", Against: map[string]string{"mask": "none"}},
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, load(t, test.text).Plan().Tables); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestATableKeepsItsListOfMetrics(t *testing.T) {
+	p := load(t, "masks: {none: [], a: [0]}\n"+prompt16+"tables: [{title: A, rows: [mask], cells: tokens_per_second, effect: auto}]\n").Plan()
+	if want := []string{plan.MetricTokensPerSecond}; !slices.Equal(p.Tables[0].Cells, want) || p.Tables[0].Effect != plan.EffectAuto {
+		t.Errorf("%+v", p.Tables[0])
+	}
+}

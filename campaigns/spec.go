@@ -142,9 +142,9 @@ type Stage struct {
 	// Perplexity of a text.
 	Perplexity *Perplexity `yaml:"perplexity"`
 	// Four-way completion tasks in HellaSwag's text format.
-	HellaSwag *HellaSwag `yaml:"hellaswag"`
+	HellaSwag *Tasks `yaml:"hellaswag"`
 	// Two-way completion tasks in Winogrande's csv format.
-	Winogrande *Winogrande `yaml:"winogrande"`
+	Winogrande *Tasks `yaml:"winogrande"`
 }
 
 // Throughput measures speed with an empty cache; at least one of prompt and generate is needed.
@@ -181,18 +181,8 @@ type Perplexity struct {
 	Chunks int `yaml:"chunks" jsonschema:"minimum=1,maximum=16777216"`
 }
 
-// HellaSwag scores four-way completion tasks.
-type HellaSwag struct {
-	// A task file relative to the campaign file, or builtin:NAME.
-	Tasks string `yaml:"tasks" jsonschema:"required"`
-	// At most so many tasks, chosen as upstream does; default: all.
-	Limit int `yaml:"limit" jsonschema:"minimum=1,maximum=16777216"`
-	// Context in tokens that every task must fit.
-	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
-}
-
-// Winogrande scores two-way completion tasks.
-type Winogrande struct {
+// Tasks scores completion tasks.
+type Tasks struct {
 	// A task file relative to the campaign file, or builtin:NAME.
 	Tasks string `yaml:"tasks" jsonschema:"required"`
 	// At most so many tasks, chosen as upstream does; default: all.

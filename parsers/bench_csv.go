@@ -11,12 +11,7 @@ import (
 const csvMark = "build_commit,build_number,"
 
 func matchBenchCSV(t *text) bool {
-	for _, l := range t.lines {
-		if strings.HasPrefix(l.text, csvMark) {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return strings.HasPrefix(l.text, csvMark) })
 }
 
 func decodeBenchCSV(t *text) ([]Measurement, error) {

@@ -14,25 +14,27 @@ func benchLine(l line) bool {
 }
 
 func matchBenchJSONL(t *text) bool {
-	for _, l := range t.lines {
-		if benchLine(l) {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return benchLine(l) })
 }
 
 func decodeBenchJSONL(t *text) ([]Measurement, error) {
-	var rows []*benchRow
-	for _, l := range t.lines {
-		if !benchLine(l) {
-			continue
-		}
+	return benchLines(t, benchLine, func(l line) (*benchRow, error) {
 		o, err := newObject(l)
 		if err != nil {
 			return nil, err
 		}
-		r, err := benchObject(o)
+		return benchObject(o)
+	})
+}
+
+// benchLines reads a form that has a configuration on every line of a kind.
+func benchLines(t *text, is func(line) bool, read func(line) (*benchRow, error)) ([]Measurement, error) {
+	var rows []*benchRow
+	for _, l := range t.lines {
+		if !is(l) {
+			continue
+		}
+		r, err := read(l)
 		if err != nil {
 			return nil, err
 		}

@@ -32,12 +32,7 @@ func tableHeader(c []string) bool {
 }
 
 func matchBenchMarkdown(t *text) bool {
-	for _, l := range t.lines {
-		if tableHeader(cells(l)) {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return tableHeader(cells(l)) })
 }
 
 func decodeBenchMarkdown(t *text) ([]Measurement, error) {

@@ -1,8 +1,6 @@
 package parsers
 
-import (
-	"strings"
-)
+import "strings"
 
 // llama-bench -o sql: CREATE TABLE, then one INSERT a line. The table was called test before it was llama_bench.
 
@@ -15,18 +13,7 @@ func matchBenchSQL(t *text) bool {
 }
 
 func decodeBenchSQL(t *text) ([]Measurement, error) {
-	var rows []*benchRow
-	for _, l := range t.lines {
-		if !sqlInsert(l) {
-			continue
-		}
-		r, err := sqlRow(l)
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
-	}
-	return measurements(rows)
+	return benchLines(t, sqlInsert, sqlRow)
 }
 
 func sqlRow(l line) (*benchRow, error) {

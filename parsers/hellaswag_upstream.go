@@ -15,12 +15,7 @@ const (
 )
 
 func (t *text) hasLine(s string) bool {
-	for _, l := range t.lines {
-		if l.text == s {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return l.text == s })
 }
 
 func matchHellaSwagInterval(t *text) bool { return t.hasLine(hellaSwagIntervalHeader) }

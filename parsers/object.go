@@ -46,52 +46,36 @@ func (o *object) raw(name string) (string, bool) {
 	return string(r), ok
 }
 
-func (o *object) float(name string) float64 {
-	s, ok := o.raw(name)
-	if !ok {
-		return 0
-	}
-	v, err := number(o.line, name, s)
-	if err != nil {
-		o.fail(err)
-	}
-	return v
-}
+func (o *object) float(name string) float64 { return field(o, name, number) }
 
-func (o *object) int(name string) int {
-	s, ok := o.raw(name)
-	if !ok {
-		return 0
-	}
-	v, err := whole(o.line, name, s)
-	if err != nil {
-		o.fail(err)
-	}
-	return v
-}
+func (o *object) int(name string) int { return field(o, name, whole) }
 
-func (o *object) string(name string) string {
-	s, ok := o.raw(name)
-	if !ok {
-		return ""
-	}
-	var v string
-	if json.Unmarshal([]byte(s), &v) != nil {
-		o.fail(malformed(o.line, name+" as a string", quote(s)))
-	}
-	return v
-}
+func (o *object) string(name string) string { return field(o, name, parseAs[string]("a string")) }
 
 func (o *object) list(name string) []json.RawMessage {
+	return field(o, name, parseAs[[]json.RawMessage]("a list"))
+}
+
+// field reads a field with a parser that gets the line, the field's name and its JSON text.
+func field[T any](o *object, name string, parse func(line int, name, s string) (T, error)) (v T) {
 	s, ok := o.raw(name)
 	if !ok {
-		return nil
+		return v
 	}
-	var v []json.RawMessage
-	if json.Unmarshal([]byte(s), &v) != nil {
-		o.fail(malformed(o.line, name+" as a list", quote(s)))
+	v, err := parse(o.line, name, s)
+	if err != nil {
+		o.fail(err)
 	}
 	return v
+}
+
+func parseAs[T any](what string) func(line int, name, s string) (T, error) {
+	return func(line int, name, s string) (v T, err error) {
+		if json.Unmarshal([]byte(s), &v) != nil {
+			return v, malformed(line, name+" as "+what, quote(s))
+		}
+		return v, nil
+	}
 }
 
 func (o *object) floats(name string) []float64 {

@@ -13,12 +13,7 @@ const chunkKind = "perplexity_chunk"
 func matchPerplexityChunks(t *text) bool { return t.hasKind(chunkKind) }
 
 func (t *text) hasKind(kind string) bool {
-	for _, l := range t.lines {
-		if l.ofKind(kind) {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return l.ofKind(kind) })
 }
 
 func decodePerplexityChunks(t *text) ([]Measurement, error) {

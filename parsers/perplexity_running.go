@@ -10,12 +10,7 @@ import (
 // four decimals; Chunk.Rounding says how far off they may be.
 
 func matchPerplexityRunning(t *text) bool {
-	for _, l := range t.lines {
-		if strings.HasPrefix(l.text, "[1]") {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return strings.HasPrefix(l.text, "[1]") })
 }
 
 func decodePerplexityRunning(t *text) ([]Measurement, error) {

@@ -3,6 +3,7 @@ package parsers
 import (
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -67,12 +68,7 @@ func fromUTF16(b []byte, low int) (string, error) {
 
 // has tells whether a line contains s.
 func (t *text) has(s string) bool {
-	for _, l := range t.lines {
-		if strings.Contains(l.text, s) {
-			return true
-		}
-	}
-	return false
+	return t.any(func(l line) bool { return strings.Contains(l.text, s) })
 }
 
 // first returns the first match of re in any line, with the line's number, or nil.
@@ -124,3 +120,6 @@ func whole(l int, what, s string) (int, error) {
 func agrees(printed, exact float64, decimals int) bool {
 	return math.Abs(printed-exact) <= 0.5*math.Pow10(-decimals)*(1+1e-6)+1e-9*math.Abs(exact)
 }
+
+// any tells whether a line is such a one.
+func (t *text) any(such func(line) bool) bool { return slices.ContainsFunc(t.lines, such) }

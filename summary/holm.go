@@ -48,7 +48,7 @@ func (l *layout) holmRemark(family []*TableCell) string {
 	if marked == 0 || len(family) < 2 {
 		return ""
 	}
-	s := fmt.Sprintf("%d of %s stand after Holm's correction for %d comparisons", marked-len(fall), count(marked, "marked difference"), len(family))
+	s := fmt.Sprintf("marked differences that stand after Holm's correction for %d comparisons: %d of %d", len(family), marked-len(fall), marked)
 	if len(fall) > 0 {
 		s += "; not " + shortList(fall)
 	}

@@ -42,6 +42,8 @@ func newTestRun() *testRun {
 			{Title: "Memory", Rows: []string{"context"}, Columns: []string{"mask"}, Cells: []string{plan.MetricKVBytes}, Effect: plan.EffectRatio, Where: map[string]string{"format": "F16"}},
 			{Title: "Perplexity: what it costs", Rows: []string{"format"}, Columns: []string{"mask"}, Cells: []string{plan.MetricPerplexity}, Effect: plan.EffectDifference},
 			{Title: "HellaSwag", Rows: []string{"arm"}, Cells: []string{plan.MetricHellaSwagAccuracy}, Effect: plan.EffectDifference},
+			{Title: "Quality", Rows: []string{"format", "mask"}, Columns: []string{"metric"}, Cells: []string{plan.MetricPerplexity, plan.MetricHellaSwagAccuracy},
+				Effect: plan.EffectAuto, Against: map[string]string{"mask": "none"}},
 		},
 	}
 	masks := []plan.Mask{{Name: "none", Layers: []int{}}, {Name: "two", Layers: []int{3, 5}}}

@@ -2,6 +2,7 @@ package summary
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -326,6 +327,19 @@ func count(n int, noun string) string {
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	return s
+}
+
+// all visits the cells row by row.
+func all(cells [][]TableCell) iter.Seq[*TableCell] {
+	return func(yield func(*TableCell) bool) {
+		for _, row := range cells {
+			for i := range row {
+				if !yield(&row[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // effect compares the cell's arm with that of the same row that has the values of Against, or of the baseline.
