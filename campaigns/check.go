@@ -14,8 +14,8 @@ import (
 // check finds what is wrong without looking at any other file: names that nothing bears, numbers that contradict each
 // other.
 func (c *Campaign) check() {
-	c.checkModels()
 	c.checkFormats(c.Formats, at("formats"))
+	c.checkModels()
 	for i, t := range c.KVTypes {
 		c.checkKVType(t, at("kv_types", i))
 		if slices.Contains(c.KVTypes[:i], t) {
@@ -35,12 +35,11 @@ var sha256Digits = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func (c *Campaign) checkModels() {
 	for _, m := range c.Models {
 		p := at("models", m.Name)
-		scheme, rest, _ := strings.Cut(m.Source.Path, ":")
-		switch scheme {
-		case "builtin":
-			c.checkBuiltin(rest, p, builtin.Model)
-		case "hf", "synth":
-			c.doc.wrong(p, "download or make the GGUF file and write its path", "%s: sources are not available in this version", scheme)
+		if name, is := strings.CutPrefix(m.Source.Path, builtin.Prefix); is {
+			c.checkBuiltin(name, p, builtin.Model)
+		}
+		if c.doc.clean(at("formats")) {
+			c.checkFetched(m.Source, p)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"attnbudget/campaigns/fetch"
 )
 
 // Mistake is one thing that is wrong in a campaign file.
@@ -18,7 +20,8 @@ type Mistake struct {
 	Hint         string // the way out, may be empty
 	Snippet      string // the source line with its number and, below it, a caret; empty when Line is 0
 
-	node *yaml.Node // what it is about, nil for the text as a whole
+	node    *yaml.Node   // what it is about, nil for the text as a whole
+	missing fetch.Source // what has to be fetched, if that is all that is wrong
 }
 
 // Error returns `file:line:column: message`, the snippet and the hint, on lines of their own.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"attnbudget/campaigns/fetch"
 	"attnbudget/engine"
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/drop"
@@ -37,10 +38,21 @@ func (c *Campaign) openModel(named NamedModel) *model {
 	p := at("models", named.Name)
 	m := &model{sizes: map[string]int64{}}
 	m.Name, m.Source = named.Name, named.Source.Path
-	var err error
-	if builtin.IsName(m.Source) {
+	source, err := c.fetched(named.Source)
+	switch {
+	case err != nil: // noted when the campaign was checked, unless the formats were wrong
+		return nil
+	case builtin.IsName(m.Source):
 		err = m.openBuiltin()
-	} else {
+	case source != nil:
+		if m.Path, err = fetch.Find(source); m.Path == "" && err == nil {
+			c.noteMissing(p, source)
+			return nil
+		}
+		if err == nil {
+			err = m.openPath()
+		}
+	default:
 		m.Path = c.resolvePath(m.Source)
 		err = m.openPath()
 	}
@@ -54,7 +66,11 @@ func (c *Campaign) openModel(named NamedModel) *model {
 	}
 	m.Format, m.Vocab = m.engine.Info().FileType, m.engine.Info().Vocab
 	if want := string(named.Source.SHA256); want != "" && want != m.Fingerprint {
-		c.doc.wrong(p.key("sha256"), "check that it is the file you mean; if it is, write this hash", "the file has the SHA-256 %s", m.Fingerprint)
+		hint := "check that it is the file you mean; if it is, write this hash"
+		if source != nil {
+			hint = fmt.Sprintf("the copy in the cache is not what was fetched: delete %s and fetch it again", filepath.Dir(m.Path))
+		}
+		c.doc.wrong(p.key("sha256"), hint, "the file has the SHA-256 %s", m.Fingerprint)
 	}
 	return m
 }

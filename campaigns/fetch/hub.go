@@ -72,6 +72,7 @@ func (h Hub) parts() []string {
 }
 
 func (h Hub) String() string { return HubPrefix + h.Owner + "/" + h.Repo + "/" + h.File }
+func (h Hub) Bytes() int64   { return -1 }
 func (h Hub) key() string    { return h.SHA256 }
 func (h Hub) file() string   { return path.Base(h.File) }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"attnbudget/cachedir"
 )
@@ -20,8 +19,10 @@ const (
 
 // Source is a model that can be had.
 type Source interface {
-	// String is the source in words, for people.
+	// String is the source in full, with what it leaves to defaults.
 	String() string
+	// Bytes is the size of the model, negative where only the server knows it.
+	Bytes() int64
 
 	key() string  // of the model's folder in the cache
 	file() string // the model, or its first part, in that folder
@@ -32,11 +33,6 @@ type Source interface {
 // Progress is told how many bytes of a file there are; total is negative while it is not known.
 type Progress func(file string, done, total int64)
 
-// IsSource reports whether a model is named by a source of this package.
-func IsSource(name string) bool {
-	return strings.HasPrefix(name, HubPrefix) || strings.HasPrefix(name, SynthPrefix)
-}
-
 // Path is where the model is in the cache, or will be.
 func Path(s Source) (string, error) {
 	dir, err := cachedir.Path()
@@ -44,6 +40,15 @@ func Path(s Source) (string, error) {
 		return "", err
 	}
 	return filepath.Join(dir, "models", s.key(), s.file()), nil
+}
+
+// Find is Path of a model that is in the cache, empty for one that is not.
+func Find(s Source) (string, error) {
+	path, err := Path(s)
+	if err != nil || !exists(path) {
+		return "", err
+	}
+	return path, nil
 }
 
 // Get makes sure that the model is in the cache and returns its path. Two processes may want the same one at once.

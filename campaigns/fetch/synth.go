@@ -75,6 +75,19 @@ func (s Synth) String() string {
 	return fmt.Sprintf("%s:format=%s:seed=%d", text, s.Format, s.Seed)
 }
 
+// Bytes is the size of the tensors. The metadata, a vocabulary for the most part, comes on top.
+func (s Synth) Bytes() int64 {
+	f, err := synth.Describe(s.Shape, s.Format, synth.Options{Layers: s.Layers, Seed: s.Seed})
+	if err != nil {
+		return -1
+	}
+	var size int64
+	for _, t := range f.Tensors {
+		size += t.Bytes()
+	}
+	return size
+}
+
 // key has the engine's version because another version may make other weights of the same seed.
 func (s Synth) key() string {
 	layers := ""
@@ -97,15 +110,7 @@ func (s Synth) fill(ctx context.Context, folder string, progress Progress) error
 			return err
 		}
 	}
-	f, err := synth.Describe(s.Shape, s.Format, synth.Options{Layers: s.Layers, Seed: s.Seed})
-	if err != nil {
-		return err
-	}
-	var size int64
-	for _, t := range f.Tensors {
-		size += t.Bytes()
-	}
-	progress(s.file(), 0, size)
+	progress(s.file(), 0, s.Bytes())
 	if err := ctx.Err(); err != nil {
 		return err
 	}
