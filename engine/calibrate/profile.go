@@ -3,6 +3,7 @@ package calibrate
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"attnbudget/engine/drop"
 )
@@ -72,7 +73,7 @@ func cautions(steps []StepResult, i int) []string {
 		out = append(out, fmt.Sprintf("the held-out damage differs from that of the search split by %+.4f nats, more than three standard errors", d.Mean))
 	}
 	if len(s.Ties) > 0 {
-		out = append(out, fmt.Sprintf("a tie: %d other masks of this size cannot be told from it", len(s.Ties)))
+		out = append(out, "tied with "+strings.Join(s.Ties, " and "))
 	}
 	return out
 }

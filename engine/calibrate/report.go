@@ -90,12 +90,12 @@ type CandidateResult struct {
 	Out    bool   `json:"stopped_early,omitempty"` // the sequential test ended its measurement
 }
 
-// Evaluations counts scores: one mask on one chunk. Measured ones are counted where a search asked for them, whether or not
-// another had already.
+// Evaluations counts the different scores, one mask on one chunk, that each part asked for, so that parts can be compared;
+// what several asked for was measured once.
 type Evaluations struct {
 	Alone   int `json:"alone"`
 	Greedy  int `json:"greedy"`
-	Search  int `json:"search"` // of beam or evolve, beyond greedy's
+	Search  int `json:"search"` // of beam; of evolve what comes on top of greedy, from which it begins
 	Heldout int `json:"heldout"`
 }
 

@@ -26,7 +26,7 @@ type Settings struct {
 	NCtx      int      `json:"n_ctx"`          // tokens of a chunk; default 512
 	Search    int      `json:"search_chunks"`  // most chunks of the search split; default 32
 	Heldout   int      `json:"heldout_chunks"` // most chunks of the held-out split; default 64
-	Metric    Metric   `json:"metric"`         // what the search minimises; default nll
+	Metric    Metric   `json:"metric"`         // what the search minimises; default kl
 	Strategy  Strategy `json:"search"`         // default greedy
 	Budget    float64  `json:"quality_budget"` // nats of held-out NLL; default 0.05
 	MaxDamage float64  `json:"max_damage"`     // nats of NLL on the search split where the search ends; default 4 Budget
@@ -55,7 +55,7 @@ func (s Settings) defaults() Settings {
 	orInt(&s.Offspring, 6)
 	orInt(&s.Ages, 8)
 	if s.Metric == "" {
-		s.Metric = NLL
+		s.Metric = KL
 	}
 	if s.Strategy == "" {
 		s.Strategy = Greedy

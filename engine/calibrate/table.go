@@ -23,8 +23,11 @@ func WriteTable(w io.Writer, r *Report) error {
 	}
 	t.profiles(r)
 	t.line("")
-	t.line("evaluations of one mask on one chunk: %d alone, %d greedy, %d %s, %d held out",
-		r.Evaluations.Alone, r.Evaluations.Greedy, r.Evaluations.Search, r.Settings.Strategy, r.Evaluations.Heldout)
+	e, search := r.Evaluations, ""
+	if r.Settings.Strategy != Greedy {
+		search = fmt.Sprintf(", %s %d", r.Settings.Strategy, e.Search)
+	}
+	t.line("evaluations (one mask on one chunk): every layer alone %d, greedy %d%s, held-out split %d", e.Alone, e.Greedy, search, e.Heldout)
 	for _, c := range r.Cautions {
 		t.line("caution: %s", c)
 	}
@@ -48,11 +51,17 @@ func (t *printer) table(title string, head []string, rows [][]string) {
 	if t.err != nil {
 		return
 	}
-	w := tabwriter.NewWriter(t.w, 0, 0, 2, ' ', 0)
+	var buf strings.Builder
+	w := tabwriter.NewWriter(&buf, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
 		fmt.Fprintln(w, "  "+strings.Join(row, "\t"))
 	}
-	t.err = w.Flush()
+	if t.err = w.Flush(); t.err != nil {
+		return
+	}
+	for line := range strings.Lines(buf.String()) {
+		t.line("%s", strings.TrimRight(line, " \n"))
+	}
 }
 
 func (t *printer) units(r *Report) {

@@ -1,0 +1,164 @@
+package calibrate
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// affine draws positions with y = A h + b + noise, A of the given rank, h correlated and with a mean.
+func affine(rng *rand.Rand, n, embd, rank int, noise float64) (h, y []float64) {
+	random := func(n int) []float64 {
+		out := make([]float64, n)
+		for i := range out {
+			out[i] = rng.NormFloat64()
+		}
+		return out
+	}
+	u, d, mix, b := random(embd*rank), random(rank*embd), random(embd*embd), random(embd)
+	for range n {
+		raw, x, v := random(embd), make([]float64, embd), append([]float64{}, b...)
+		for i := range embd {
+			x[i] = b[embd-1-i]
+			for j := range embd {
+				x[i] += 0.3 * mix[i*embd+j] * raw[j]
+			}
+		}
+		for k := range rank {
+			low := 0.0
+			for j := range embd {
+				low += d[k*embd+j] * x[j]
+			}
+			for i := range embd {
+				v[i] += u[i*rank+k] * low
+			}
+		}
+		for i := range v {
+			v[i] += noise * rng.NormFloat64()
+		}
+		h, y = append(h, x...), append(y, v...)
+	}
+	return h, y
+}
+
+func collected(h, y []float64, embd int) *moments {
+	m := newMoments(embd, true)
+	half := len(h) / embd / 2 * embd
+	m.add(h[:half], y[:half])
+	m.add(h[half:], y[half:])
+	return m
+}
+
+// errorOf is the sum of squared errors, position by position.
+func errorOf(f fit, h, y []float64, embd int) float64 {
+	sum := 0.0
+	for at := 0; at < len(h); at += embd {
+		for i := range embd {
+			v := f.b[i]
+			if f.d != nil {
+				r, _ := f.d.Dims()
+				for k := range r {
+					for j := range embd {
+						v += f.u.At(i, k) * f.d.At(k, j) * h[at+j]
+					}
+				}
+			}
+			sum += (y[at+i] - v) * (y[at+i] - v)
+		}
+	}
+	return sum
+}
+
+func TestRidgeFindsALinearMapOfItsRank(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	const embd, rank = 12, 3
+	h, y := affine(rng, 800, embd, rank, 0)
+	m := collected(h, y, embd)
+	f, err := m.ridge(rank, 1e-9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := errorOf(f, h, y, embd) / m.total(); share > 1e-6 {
+		t.Errorf("%g of the output is left unexplained", share)
+	}
+	low, err := m.ridge(rank-1, 1e-9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := errorOf(low, h, y, embd) / m.total(); share < 1e-3 {
+		t.Errorf("a smaller rank explains all but %g: the rank is not kept to", share)
+	}
+}
+
+func TestResidualIsTheSumOfSquaredErrors(t *testing.T) {
+	rng := rand.New(rand.NewPCG(2, 2))
+	const embd = 8
+	h, y := affine(rng, 300, embd, 4, 0.5)
+	m := collected(h, y, embd)
+	other, theirs := affine(rng, 100, embd, 4, 0.5)
+	unseen := collected(other, theirs, embd)
+	for _, f := range []fit{m.constant(), must(m.ridge(2, 0.01))(t), must(m.ridge(embd, 1))(t)} {
+		for _, on := range []struct {
+			m    *moments
+			h, y []float64
+		}{{m, h, y}, {unseen, other, theirs}} {
+			want := errorOf(f, on.h, on.y, embd)
+			if got := on.m.residual(f); math.Abs(got-want) > 1e-8*on.m.total() {
+				t.Errorf("residual %v, sum of squared errors %v", got, want)
+			}
+		}
+	}
+}
+
+func must(f fit, err error) func(*testing.T) fit {
+	return func(t *testing.T) fit {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+}
+
+// A ridge fit of full rank minimises squared error plus penalty: every change makes it worse.
+func TestRidgeIsAMinimum(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	const embd, lambda = 6, 0.3
+	h, y := affine(rng, 60, embd, 6, 1)
+	m := collected(h, y, embd)
+	f, err := m.ridge(embd, lambda)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := m.centred()
+	trace := 0.0
+	for i := range embd {
+		trace += s.At(i, i)
+	}
+	loss := func(f fit) float64 {
+		sum := 0.0
+		for i := range embd {
+			for j := range embd {
+				w := 0.0
+				for k := range embd {
+					w += f.u.At(i, k) * f.d.At(k, j)
+				}
+				sum += w * w
+			}
+		}
+		return errorOf(f, h, y, embd) + lambda*trace/embd*sum
+	}
+	best := loss(f)
+	for range 50 {
+		i, j := rng.IntN(embd), rng.IntN(embd)
+		step := 0.01 * rng.NormFloat64()
+		old := f.d.At(i, j)
+		f.d.Set(i, j, old+step)
+		f.b[i] += step
+		if l := loss(f); l < best {
+			t.Fatalf("a change of %g lowers the loss from %v to %v", step, best, l)
+		}
+		f.d.Set(i, j, old)
+		f.b[i] -= step
+	}
+}
