@@ -68,20 +68,18 @@ func Run(ctx context.Context, m *engine.Model, o Options) (Result, error) {
 	}
 	defer t.c.Close()
 	res := newResult(m, t.c, o)
-	if err := t.measure(ctx, &res); err != nil {
+	if err := t.warmup(ctx); err != nil {
+		return Result{}, err
+	}
+	if err := t.samples(ctx, &res); err != nil {
 		return Result{}, err
 	}
 	return res, nil
 }
 
-// measure warms up and takes the samples.
-func (t *test) measure(ctx context.Context, res *Result) error {
+// samples takes all samples.
+func (t *test) samples(ctx context.Context, res *Result) error {
 	o := t.o
-	if !o.NoWarmup {
-		if err := t.warmup(ctx); err != nil {
-			return fmt.Errorf("bench: warm-up: %w", err)
-		}
-	}
 	total := max(o.Repetitions, 1)
 	for i := range total {
 		if err := t.reachDepth(ctx); err != nil {
@@ -142,15 +140,13 @@ func newTest(m *engine.Model, o Options) (*test, error) {
 
 // warmup touches the weights and does the whole prompt once, then one token where there is a generation.
 func (t *test) warmup(ctx context.Context) error {
+	if t.o.NoWarmup {
+		return nil
+	}
 	t.m.Touch(t.c.Threads())
 	defer t.c.Clear()
-	if t.o.Prompt > 0 {
-		if err := t.process(ctx, t.tokens.prompt(t.o.Prompt)); err != nil {
-			return err
-		}
-	}
-	if t.o.Generate > 0 {
-		return t.process(ctx, t.tokens.generated(1))
+	if err := t.timed(ctx, t.tokens.prompt(t.o.Prompt), t.tokens.generated(min(t.o.Generate, 1))); err != nil {
+		return fmt.Errorf("bench: warm-up: %w", err)
 	}
 	return nil
 }
@@ -191,7 +187,7 @@ func (t *test) sample(ctx context.Context, res *Result) error {
 	return nil
 }
 
-// timed is what a sample times: the prompt at once, then the generation token by token.
+// timed computes the prompt at once, then the generation token by token.
 func (t *test) timed(ctx context.Context, prompt, generated []int32) error {
 	if len(prompt) > 0 {
 		if err := t.process(ctx, prompt); err != nil {

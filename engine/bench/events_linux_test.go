@@ -1,0 +1,48 @@
+package bench
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The events the kernel counts by itself go the same way as those of the processor, which many virtual machines lack.
+func TestEventsOfAllThreadsAreCounted(t *testing.T) {
+	clock := eventID{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_TASK_CLOCK}
+	faults := eventID{unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_PAGE_FAULTS}
+	c, err := openEvents(clock, faults)
+	if err != nil {
+		t.Skipf("no event counters here: %v", err)
+	}
+	defer c.Close()
+	before := c.read()
+	page := make([]byte, 8<<20)
+	for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
+		for i := 0; i < len(page); i += 4096 {
+			page[i]++
+		}
+	}
+	after := c.read()
+	if ns := after.Instructions - before.Instructions; ns < 1e6 {
+		t.Errorf("%d ns of processor time counted in 20 ms of work", ns)
+	}
+	if n := after.Cycles - before.Cycles; n < 1 {
+		t.Errorf("%d page faults counted while 8 MiB were touched for the first time", n)
+	}
+}
+
+func TestARefusalSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{unix.ENOENT, "offers none"}, {unix.EACCES, "perf_event_paranoid"}, {unix.ENOSYS, "perf_event_open"},
+	} {
+		if err := refusal(c.err); !strings.Contains(err.Error(), c.want) || !errors.Is(err, c.err) {
+			t.Errorf("%v becomes %q, want %q in it", c.err, err, c.want)
+		}
+	}
+}
