@@ -53,7 +53,7 @@ func (a Arm) Value(dimension string) string {
 }
 
 // Value is the condition's value of a dimension of conditions. has is false where its stage knows no such dimension, or
-// has none of it: a generation has no prompt. It panics on a dimension that is not one of conditions.
+// has none of it: a generation has no prompt.
 func (c Condition) Value(dimension string) (value string, has bool) {
 	switch dimension {
 	case DimStage:
@@ -69,7 +69,7 @@ func (c Condition) Value(dimension string) (value string, has bool) {
 	case DimContext:
 		return strconv.Itoa(c.Context), c.Context > 0
 	}
-	panic("plan: conditions have no dimension " + dimension)
+	return "", false
 }
 
 // KVName is how a pair of cache types is written: "f16" when both are the same, "q8_0/f16" (K first) otherwise.

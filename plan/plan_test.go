@@ -65,3 +65,25 @@ func TestKVName(t *testing.T) {
 		t.Errorf("different types: %q", got)
 	}
 }
+
+func TestEveryDimensionIsOfArmsOrConditionsOrTheMetric(t *testing.T) {
+	a := Arm{Name: "n", Model: "m", Format: "F16", Mask: Mask{Name: "none"}, TypeK: "f16", TypeV: "f16"}
+	c := Condition{Name: "tg16 @ d0", Stage: Depth, Generate: 16, Prompt: 8, Context: 4}
+	for _, d := range Dimensions() {
+		value, has := c.Value(d)
+		switch {
+		case d == DimMetric, OfArm(d) && a.Value(d) != "":
+			if has {
+				t.Errorf("a condition has the %s %q", d, value)
+			}
+		case !has || value == "":
+			t.Errorf("%s is a dimension of nothing", d)
+		}
+	}
+	if _, has := (Condition{Stage: Throughput, Generate: 16}).Value(DimPrompt); has {
+		t.Error("a generation has a prompt")
+	}
+	if _, has := (Condition{Stage: Throughput, Generate: 16}).Value(DimDepth); has {
+		t.Error("only the depth stage has a depth")
+	}
+}

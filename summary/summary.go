@@ -1,5 +1,6 @@
 // Package summary turns a run directory into summary.json and the published tables. It reads that directory alone,
-// through package results: neither a clock nor the machine nor the models. The same raw records give the same bytes.
+// through package results: neither a clock nor the machine nor the models. The same raw records
+// give the same bytes; on another kind of processor the last digit of a fraction may differ (Check).
 //
 // It compares arms block by block, chunk by chunk and task by task, never level by level; it pairs only what one
 // environment measured; and it says "undecided" where the data do not tell. It executes nothing and drops no value: a

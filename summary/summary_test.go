@@ -429,3 +429,29 @@ func TestSequentialRunsSayThatDriftIsNotCancelled(t *testing.T) {
 		t.Error("bytes drift")
 	}
 }
+
+func TestCheckForgivesOnlyTheLastDigitsOfFractions(t *testing.T) {
+	for _, c := range []struct {
+		found, want string
+		same        bool
+	}{
+		{`"est": 1.2544951736221231,`, `"est": 1.2544951736221228,`, true},
+		{`"est": 0.75,`, `"est": 0.7500000000000001,`, true},
+		{`"est": 2.1e-17`, `"est": 0.0`, true},
+		{"F16,1.2544951736221231,ok", "F16,1.2544951736221228,ok", true},
+		{`"est": 1.25449,`, `"est": 1.25450,`, false},
+		{`"est": 1.2544951736221231,`, `"lo": 1.2544951736221228,`, false},
+		{`"est": 1.2544951736221231`, `"est": 1.2544951736221228,`, false},
+		{`"value": 4294967296`, `"value": 4294967297`, false},
+		{`"id": "12345678901234"`, `"id": "12345678901235"`, false},
+		{"commit 1234567890123 -> a", "commit 1234567890124 -> a", false},
+	} {
+		if got := sameLine(c.found, c.want); got != c.same {
+			t.Errorf("%s and %s: same %t, want %t", c.found, c.want, got, c.same)
+		}
+	}
+	text := []byte("a 1.5\nb 2.5\n")
+	if d, differs := firstDifference("f", text, append(bytes.Clone(text), "c\n"...)); !differs || d.Line != 3 {
+		t.Errorf("a line that is missing: %v", d)
+	}
+}

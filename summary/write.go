@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -124,69 +123,4 @@ func syncFolder(path string) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
-}
-
-// Difference is a file that is not what the records give.
-type Difference struct {
-	File   string
-	Line   int    // first that differs, from 1; 0: the file as a whole
-	Reason string // what is on disk and what was expected
-}
-
-func (d Difference) String() string {
-	if d.Line > 0 {
-		return fmt.Sprintf("%s:%d: %s", d.File, d.Line, d.Reason)
-	}
-	return d.File + ": " + d.Reason
-}
-
-// Check rebuilds the summary of the run directory and compares it with what is there, byte for byte. No difference is
-// an empty list.
-func Check(dir string) ([]Difference, error) {
-	s, err := Build(dir)
-	if err != nil {
-		return nil, err
-	}
-	want, err := s.Files()
-	if err != nil {
-		return nil, err
-	}
-	onDisk, err := tableFiles(dir)
-	if err != nil {
-		return nil, err
-	}
-	var out []Difference
-	for _, name := range onDisk {
-		if _, expected := want[name]; !expected {
-			out = append(out, Difference{name, 0, "is there, but the plan has no such table"})
-		}
-	}
-	for name, data := range want {
-		found, err := os.ReadFile(filepath.Join(dir, name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			out = append(out, Difference{name, 0, "missing"})
-		case err != nil:
-			return nil, err
-		case !bytes.Equal(found, data):
-			out = append(out, firstDifference(name, found, data))
-		}
-	}
-	slices.SortFunc(out, func(a, b Difference) int { return strings.Compare(a.File, b.File) })
-	return out, nil
-}
-
-func firstDifference(name string, found, want []byte) Difference {
-	f, w := strings.Split(string(found), "\n"), strings.Split(string(want), "\n")
-	line := func(s []string, i int) string {
-		if i >= len(s) {
-			return "the end of the file"
-		}
-		return fmt.Sprintf("%q", strings.TrimSpace(s[i]))
-	}
-	for i := 0; ; i++ {
-		if i >= len(f) || i >= len(w) || f[i] != w[i] {
-			return Difference{name, i + 1, fmt.Sprintf("found %s, the records give %s", line(f, i), line(w, i))}
-		}
-	}
 }
