@@ -124,12 +124,18 @@ func convolve(c Convolution) {
 
 // Unit makes x a vector of length 1: x / √(Σx² + eps). Squares are summed in float64.
 func Unit(x []float32, eps float32) {
-	var sums [lanes]float64
-	active.squares(&sums, x)
-	for n := lanes / 2; n > 0; n /= 2 {
-		for i := range n {
-			sums[i] += sums[i+n]
-		}
+	var a, b, c, d float64
+	i := 0
+	for ; i+4 <= len(x); i += 4 {
+		v := x[i : i+4 : i+4]
+		a += float64(float32(v[0] * v[0]))
+		b += float64(float32(v[1] * v[1]))
+		c += float64(float32(v[2] * v[2]))
+		d += float64(float32(v[3] * v[3]))
 	}
-	Scale(x, float32(1/math.Sqrt(float64(float32(sums[0])+eps))))
+	for _, v := range x[i:] {
+		a += float64(float32(v * v))
+	}
+	sum := float32(a + b + (c + d))
+	Scale(x, float32(1/math.Sqrt(float64(sum+eps))))
 }

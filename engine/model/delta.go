@@ -133,6 +133,16 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 	p.linear(w.mix, &l.mix, p.h)
 	p.linear(w.beta, &l.beta, p.h)
 	p.linear(w.alpha, &l.alpha, p.h)
+	w.advance(p)
+	p.stored(layer, w.out)
+	p.linear(w.z, &l.gate, p.h)
+	p.headNorm(w.out, w.dim, l.norm)
+	p.activate(w.z, w.out, kernel.SiLUMul)
+	p.linear(p.y, &l.out, w.z)
+}
+
+// advance computes out, and the states after the batch, from mix, beta and alpha.
+func (w *deltaWork) advance(p *Pass) {
 	w.out.reshape(w.mix.n, w.values())
 	for _, run := range p.memory.Runs() {
 		if run.From >= w.mix.n {
@@ -144,11 +154,6 @@ func (w *deltaWork) forward(p *Pass, layer int, l *deltaNet) {
 		p.pool.Run(w.valueHeads*w.parts, w.ruleItem)
 		p.Meter.Add(meter.Recurrence, 2*4*(w.convState()+w.state()), w.tokens()*w.operations())
 	}
-	p.stored(layer, w.out)
-	p.linear(w.z, &l.gate, p.h)
-	p.headNorm(w.out, w.dim, l.norm)
-	p.activate(w.z, w.out, kernel.SiLUMul)
-	p.linear(p.y, &l.out, w.z)
 }
 
 // operations are those of one token: the convolution, and for each state a product with k, decay and update, and a product
