@@ -63,7 +63,7 @@ Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with
 		return &usageError{fmt.Errorf("%w\nsee '%s --help'", err, c.CommandPath())}
 	})
 	root.AddGroup(&cobra.Group{ID: "campaign", Title: "Campaigns:"}, &cobra.Group{ID: "model", Title: "One model:"})
-	for _, c := range []*cobra.Command{newRun(), newPlan(), newStatus(), newSummarize(), newTables()} {
+	for _, c := range []*cobra.Command{newRun(), newPlan(), newFetch(), newStatus(), newSummarize(), newTables()} {
 		c.GroupID = "campaign"
 		root.AddCommand(c)
 	}

@@ -59,7 +59,7 @@ Ctrl-C once finishes the running unit and stops; twice aborts it. Both exit 130 
 }
 
 func runCampaign(c *cobra.Command, file string, f runFlags) error {
-	campaign, err := campaigns.Load(file)
+	campaign, err := f.load(c, file)
 	if err != nil {
 		return err
 	}
@@ -97,6 +97,14 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 		return err
 	}
 	return errors.Join(err, conclude(c, dir, sum))
+}
+
+// load loads the campaign, after fetching its models unless nothing is to be written.
+func (f *runFlags) load(c *cobra.Command, file string) (*campaigns.Campaign, error) {
+	if f.dryRun {
+		return campaigns.Load(file)
+	}
+	return loadFetching(c.Context(), file, c.ErrOrStderr())
 }
 
 // conclude writes the summary and the tables of what there is and says how the run stands.
