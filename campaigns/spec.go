@@ -45,11 +45,11 @@ type NamedModel struct {
 	Source Source
 }
 
-// Source says where a file is: a path (relative to the campaign file) or builtin:NAME, with the SHA-256 that it must have, if any.
+// Source says where a model is: a path (relative to the campaign file), builtin:NAME, hf:OWNER/REPO/FILE or synth:SHAPE, with the SHA-256 that it must have, if any.
 type Source struct {
-	// A path relative to the campaign file, or builtin:NAME.
+	// A path relative to the campaign file, builtin:NAME, hf:OWNER/REPO/FILE, or synth:SHAPE with options such as :layers=4.
 	Path string `yaml:"path" jsonschema:"required"`
-	// The SHA-256 that the file must have, 64 hexadecimal digits.
+	// The SHA-256 that the file must have, 64 hexadecimal digits; hf: needs it.
 	SHA256 Digits `yaml:"sha256" jsonschema:"pattern=^[0-9a-f]{64}$"`
 }
 
@@ -145,6 +145,10 @@ type Stage struct {
 	HellaSwag *Tasks `yaml:"hellaswag"`
 	// Two-way completion tasks in Winogrande's csv format.
 	Winogrande *Tasks `yaml:"winogrande"`
+	// Questions with several answers (ARC, MMLU) in upstream's binary format or as JSON lines.
+	MultipleChoice *Tasks `yaml:"multiple-choice"`
+	// Kullback-Leibler divergence of every arm from the model's arm with the baseline's format, mask and KV type.
+	KLDivergence *Perplexity `yaml:"kl-divergence"`
 }
 
 // Throughput measures speed with an empty cache; at least one of prompt and generate is needed.
@@ -171,7 +175,7 @@ type KV struct {
 	Contexts []int `yaml:"contexts" jsonschema:"required,minItems=1,minimum=1,maximum=16777216,uniqueItems=true"`
 }
 
-// Perplexity measures the perplexity of a text.
+// Perplexity reads a text: its perplexity, or the divergence from the base.
 type Perplexity struct {
 	// A text file relative to the campaign file, or builtin:NAME.
 	Text string `yaml:"text" jsonschema:"required"`
@@ -181,7 +185,7 @@ type Perplexity struct {
 	Chunks int `yaml:"chunks" jsonschema:"minimum=1,maximum=16777216"`
 }
 
-// Tasks scores completion tasks.
+// Tasks scores tasks with several answers.
 type Tasks struct {
 	// A task file relative to the campaign file, or builtin:NAME.
 	Tasks string `yaml:"tasks" jsonschema:"required"`
@@ -290,7 +294,7 @@ func (c *Choice) decodeNode(d *document, n *yaml.Node, p path) {
 }
 
 // later names the stages that the format foresees and this version does not have.
-var later = []string{"calibrate", "kl-divergence"}
+var later = []string{"calibrate"}
 
 func (s *Stage) decodeNode(d *document, n *yaml.Node, p path) {
 	if !d.isMapping(n, p) {
@@ -313,7 +317,7 @@ func (s *Stage) decodeNode(d *document, n *yaml.Node, p path) {
 }
 
 func stageKinds() []string {
-	return []string{plan.Throughput, plan.Depth, plan.KV, plan.Perplexity, plan.HellaSwag, plan.Winogrande}
+	return []string{plan.Throughput, plan.Depth, plan.KV, plan.Perplexity, plan.HellaSwag, plan.Winogrande, plan.MultipleChoice, plan.KLDivergence}
 }
 
 // checkName refuses names that would not do in arm and file names.
