@@ -325,8 +325,8 @@ func TestDeltaRuleAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkDeltaRule advances 16 heads: as many tokens as a prompt's batch has (operations count), and one (bytes count: the
-// state is read and written).
+// BenchmarkDeltaRule advances one head after another over as many tokens as a prompt's batch has, where operations count, and
+// over one, where bytes do: MB/s are those of the state, read and written.
 func BenchmarkDeltaRule(b *testing.B) {
 	for _, k := range available() {
 		for _, n := range []int{1, 64, 512} {
