@@ -2,7 +2,7 @@ GO ?= go
 export CGO_ENABLED ?= 0
 FUZZTIME ?= 5s
 
-.PHONY: build test lint fuzz-short race conformance models conformance-real quickstart generate help
+.PHONY: build test lint fuzz-short race race-detector conformance models conformance-real quickstart generate help
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ fuzz-short: ## every fuzzer for FUZZTIME (5s)
 	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1x -parallel 2 $$pkg; \
 	  done; done
 
-race: ## runner and engine under the race detector (needs a C compiler)
+race: ## our engine against upstream's: UPSTREAM=PATH, ARGS='--only tg64,Q4_0 --rounds 3'; writes docs/speed.md
+	$(GO) run ./scripts/race $(if $(UPSTREAM),--upstream $(UPSTREAM)) $(ARGS)
+
+race-detector: ## runner and engine under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./runner/... ./results/... ./engine ./engine/kernel
 
 conformance: ## the whole agreement with upstream on Glossary 5M (minutes)

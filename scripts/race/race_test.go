@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"attnbudget/engine/bench"
+	"attnbudget/engine/bench/limits"
+	"attnbudget/results"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// TestMain makes this binary stand in for both engines.
+func TestMain(m *testing.M) {
+	if log := os.Getenv("RACE_TEST_LOG"); log != "" {
+		os.Exit(fakeEngine(log, os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeEngine notes in the log who ran and prints samples of 200 tokens/s for us, 100 for upstream. It fails when the log
+// has as many lines as RACE_TEST_FAIL says.
+func fakeEngine(log string, args []string) int {
+	who := theirs
+	if slices.Contains(args, "jsonl") {
+		who = ours
+	}
+	before, _ := os.ReadFile(log)
+	if n := strings.Count(string(before), "\n"); os.Getenv("RACE_TEST_FAIL") == strconv.Itoa(n) {
+		fmt.Fprintln(os.Stderr, "the fake engine fails")
+		return 1
+	}
+	if err := os.WriteFile(log, append(before, who+" "+strings.Join(args, " ")+"\n"...), 0o644); err != nil {
+		return 1
+	}
+	if who == ours {
+		fmt.Println(`{"n_prompt": 0, "n_gen": 64, "samples_ns": [320000000, 320000000, 320000000], "samples_gc": [0,0,0], "samples_major_faults": [0,0,0], "bytes_per_token": 1e8, "operations_per_token": 2e8}`)
+	} else {
+		fmt.Println(`{"test":"tg","samples_ts":[100,100,100]}`)
+	}
+	return 0
+}
+
+// fakeRace is a track on which fake engines race in one cell.
+func fakeRace(t *testing.T, rounds int) (*track, []cell, func() []string) {
+	t.Helper()
+	dir := t.TempDir()
+	log := filepath.Join(dir, "log")
+	t.Setenv("RACE_TEST_LOG", log)
+	chosen, err := choose(cells(false), "llama-3.2-1b,q4_0,tg64")
+	if err != nil || len(chosen) != 1 {
+		t.Fatalf("%d cells, %v", len(chosen), err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, chosen[0].Model.file()), nil, 0o644); err != nil { // so that none is made
+		t.Fatal(err)
+	}
+	j, err := openJournal(filepath.Join(dir, "race.jsonl"), "setup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.add(record{Limits: &limits.Limits{ReadBytes: 4e10, MultiplyAdd: 1e11, Threads: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	s := settings{dir: dir, rounds: rounds, threads: 2, only: "x"}
+	ran := func() []string {
+		b, _ := os.ReadFile(log)
+		var who []string
+		for line := range strings.Lines(string(b)) {
+			who = append(who, strings.Fields(line)[0])
+		}
+		return who
+	}
+	return &track{s: s, j: j, ours: embedded{os.Args[0], 2}, upstream: peer{os.Args[0], 2}, log: &bytes.Buffer{}}, chosen, ran
+}
+
+func TestRoundsAlternateAndAreNotRepeated(t *testing.T) {
+	track, chosen, ran := fakeRace(t, 2)
+	if err := track.run(t.Context(), chosen); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{ours, theirs, theirs, ours, theirs, ours, ours, theirs}
+	if d := cmp.Diff(want, ran()); d != "" {
+		t.Errorf("order of the processes: %s", d)
+	}
+	again, err := openJournal(track.j.path, "setup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	track.j, track.s.rounds = again, 3
+	if err := track.run(t.Context(), chosen); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(append(want, ours, theirs, theirs, ours), ran()); d != "" {
+		t.Errorf("after a third round was asked for: %s", d)
+	}
+	c := compare(chosen[0], track.j.rounds(chosen[0].key()))
+	if c.medians() != 2 || c.pairsN != 18 || !c.ratio.Bounded || math.Abs(c.ratio.Est-2) > 1e-9 || c.missed() != "" {
+		t.Errorf("comparison %+v", c)
+	}
+	if other, err := openJournal(track.j.path, "another setup"); err != nil || len(other.records) != 0 {
+		t.Errorf("another setup sees %d records, %v", len(other.records), err)
+	}
+}
+
+func TestAStoppedRoundIsRunAgainWhole(t *testing.T) {
+	track, chosen, ran := fakeRace(t, 1)
+	t.Setenv("RACE_TEST_FAIL", "2")
+	if err := track.run(t.Context(), chosen); err == nil || !strings.Contains(err.Error(), "the fake engine fails") {
+		t.Fatalf("error %v, want the engine's", err)
+	}
+	if n := len(track.j.rounds(chosen[0].key())); n != 0 {
+		t.Fatalf("%d rounds kept of a stopped one", n)
+	}
+	t.Setenv("RACE_TEST_FAIL", "")
+	if err := track.run(t.Context(), chosen); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{ours, theirs, ours, theirs, theirs, ours}, ran()); d != "" {
+		t.Error(d)
+	}
+}
+
+func TestAloneWeRunTwice(t *testing.T) {
+	track, chosen, ran := fakeRace(t, 1)
+	track.upstream = nil
+	if err := track.run(t.Context(), chosen); err != nil {
+		t.Fatal(err)
+	}
+	c := compare(chosen[0], track.j.rounds(chosen[0].key()))
+	if d := cmp.Diff([]string{ours, ours}, ran()); d != "" || c.ours != 200 || c.theirs != 0 || c.pairsN != 0 || c.missed() != "" {
+		t.Errorf("%s, comparison %+v", d, c)
+	}
+}
+
+func TestAHalfWrittenLineLosesNothingElse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "race.jsonl")
+	j, err := openJournal(path, "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.add(record{Cell: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprint(f, `{"setup":"s","cell":"b","ru`)
+	f.Close()
+	if err := j.add(record{Cell: "c"}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := openJournal(path, "s")
+	if err != nil || len(again.records) != 2 || again.records[1].Cell != "c" {
+		t.Errorf("%v, records %+v", err, again.records)
+	}
+}
+
+func TestOnlyChoosesCells(t *testing.T) {
+	for _, c := range []struct {
+		only string
+		want int
+		err  string
+	}{
+		{"", 38, ""},
+		{"tg64,Q4_0", 1, ""},
+		{"tg64", 9, ""},
+		{"q4_0", 6, ""},
+		{"kv-q8_0", 1, ""},
+		{"tg32@d4096,Q4_0", 3, ""},
+		{"tg32,kv-f16", 9, ""},
+		{"tg64,Q4_0/kv-q8_0/kv-q4_0", 3, ""},
+		{"qwen3.5-2b,pp2048", 1, ""},
+		{"tg65", 0, `no part of the race is called "tg65"`},
+		{"qwen3.5-2b,F16", 0, "no part of the race is all of that"},
+	} {
+		got, err := choose(cells(false), c.only)
+		if len(got) != c.want || (c.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("--only %s: %d cells, %v; want %d, %q", c.only, len(got), err, c.want, c.err)
+		}
+	}
+}
+
+func TestKeysOfCellsDiffer(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range append(cells(false), cells(true)...) {
+		if seen[c.key()] {
+			t.Errorf("two cells are called %s", c.key())
+		}
+		seen[c.key()] = true
+	}
+}
+
+func TestTheReportSaysWhatTheJournalHolds(t *testing.T) {
+	j := &journal{records: []record{{Limits: &limits.Limits{Threads: 2, Loops: "avx2", ReadBytes: 22.5e9, MultiplyAdd: 39e9}}}}
+	add := func(only string, ourSpeed, theirSpeed float64, ourPeak int64) {
+		chosen, err := choose(cells(false), only)
+		if err != nil || len(chosen) != 1 {
+			t.Fatalf("--only %s: %d cells, %v", only, len(chosen), err)
+		}
+		n := chosen[0].Test.Samples
+		us := run{Engine: ours, Samples: slices.Repeat([]float64{ourSpeed}, n), PeakBytes: ourPeak, BytesPerToken: 2e8, OperationsPerToken: 3e8}
+		them := run{Engine: theirs, Samples: slices.Repeat([]float64{theirSpeed}, n), PeakBytes: 400 << 20}
+		j.records = append(j.records, record{Cell: chosen[0].key(), Runs: []run{us, them, them, us}})
+	}
+	add("tg64,Q4_0", 70, 50, 410<<20)
+	add("pp512,F16", 54, 66, 500<<20)
+	add("tg32,kv-q8_0", 30, 24, 400<<20)
+	for _, l := range []bench.Load{{Cold: true, Touched: true, Total: 900e6}, {Touched: true, Total: 120e6}, {Total: 150e6}} {
+		l.Type, l.Bytes, l.Threads, l.Prompt, l.Open, l.Context, l.Compute = "llama 1.2B Q4_0", 700<<20, 2, 1, 10e6, 20e6, 30e6
+		if l.Touched {
+			l.Touch = l.Total - 60e6
+		}
+		j.records = append(j.records, record{Loads: append(slices.Clone(j.loads()), l)})
+	}
+	s := settings{threads: 2, report: filepath.Join(t.TempDir(), "speed.md")}
+	m := machine{
+		Environment: results.Environment{CPU: "AMD EPYC 7571", Cores: 2, Threads: 2, MemoryGiB: 16, OS: "linux debian 13", Kernel: "6.1", GoVersion: "go1.26.0"},
+		kernels:     "avx2", commit: "abc1234",
+	}
+	if err := report(s, m, j, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(s.report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := filepath.Join("testdata", "speed.md")
+	if *update {
+		if err := os.WriteFile(golden, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), string(got)); d != "" {
+		t.Errorf("-want +got\n%s", d)
+	}
+}
