@@ -82,17 +82,30 @@ func withCombine(vector func(dst, x *float32, n int, a, b float32)) func(dst, x 
 	}
 }
 
-func withSquares(vector func(sums *[lanes]float64, x *float32, n int)) func(sums *[lanes]float64, x []float32) {
-	return func(sums *[lanes]float64, x []float32) {
-		n := wholeVectors(len(x))
-		if n > 0 {
-			vector(sums, &x[0], n)
-		} else {
-			clear(sums[:])
-		}
-		for i, v := range x[n:] {
-			sums[i] += float64(float32(v * v))
-		}
+// squaresOnAVX2 and squaresOnAVX512 name their assembly instead of taking it as a function value: only then does the
+// compiler know that sums does not escape.
+func squaresOnAVX2(x []float32) (sums [lanes]float64) {
+	n := wholeVectors(len(x))
+	if n > 0 {
+		squaresAVX2(&sums, &x[0], n)
+	}
+	addSquares(&sums, x[n:])
+	return sums
+}
+
+func squaresOnAVX512(x []float32) (sums [lanes]float64) {
+	n := wholeVectors(len(x))
+	if n > 0 {
+		squaresAVX512(&sums, &x[0], n)
+	}
+	addSquares(&sums, x[n:])
+	return sums
+}
+
+// addSquares adds the squares of less than a vector.
+func addSquares(sums *[lanes]float64, rest []float32) {
+	for i, v := range rest {
+		sums[i] += float64(float32(v * v))
 	}
 }
 

@@ -10,8 +10,7 @@ import (
 // RMSNorm computes dst = x / √(mean(x²) + eps) * weight for one row; a nil weight means none. Squares are summed in
 // float64. dst may be x.
 func RMSNorm(dst, x, weight []float32, eps float32) {
-	var sums [lanes]float64
-	active.squares(&sums, x)
+	sums := active.squares(x)
 	for n := lanes / 2; n > 0; n /= 2 {
 		for i := range n {
 			sums[i] += sums[i+n]
@@ -57,11 +56,13 @@ func Softmax(x []float32) {
 
 // The generic kernels.
 
-func squares(sums *[lanes]float64, x []float32) {
-	clear(sums[:])
+// squares returns the squares of x summed in lanes. It returns the sums instead of writing them through a pointer,
+// because what a function value is given a pointer to is allocated.
+func squares(x []float32) (sums [lanes]float64) {
 	for i, v := range x {
 		sums[i%lanes] += float64(float32(v * v))
 	}
+	return sums
 }
 
 func add(dst, x []float32) {

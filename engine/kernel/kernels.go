@@ -41,7 +41,7 @@ type kernels struct {
 	convolve func(c Convolution)
 
 	// The elementwise loops are described at their generic versions. dst may be an operand.
-	squares             func(sums *[lanes]float64, x []float32)
+	squares             func(x []float32) [lanes]float64
 	add, mul            func(dst, x []float32)
 	scale               func(dst, x []float32, s float32)
 	scaleMul            func(dst, x, y []float32, s float32)

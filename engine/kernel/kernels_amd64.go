@@ -57,7 +57,7 @@ func avx2() kernels {
 	i := integerTilesAVX2()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
 	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
-	k.squares = withSquares(squaresAVX2)
+	k.squares = squaresOnAVX2
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX2, scale), withScaleMul(scaleMulAVX2), withCombine(combineAVX2)
 	k.sigmoid, k.silu = unary(sigmoidAVX2, sigmoid), unary(siluAVX2, silu)
@@ -92,7 +92,7 @@ func avx512() kernels {
 	i := integerTilesAVX512()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
 	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
-	k.squares = withSquares(squaresAVX512)
+	k.squares = squaresOnAVX512
 	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX512, scale), withScaleMul(scaleMulAVX512), withCombine(combineAVX512)
 	k.sigmoid, k.silu = unary(sigmoidAVX512, sigmoid), unary(siluAVX512, silu)

@@ -85,10 +85,7 @@ func TestElementwiseKernelsAgreeWithGeneric(t *testing.T) {
 				}
 				d[0], d[n-1] = k.expSum(d, 0.37)
 			})
-			var a, b [lanes]float64
-			k.squares(&a, x)
-			g.squares(&b, x)
-			if a != b {
+			if a, b := k.squares(x), g.squares(x); a != b {
 				t.Errorf("squares of %d: %v, want %v", n, a, b)
 			}
 			h, w := make([]byte, 2*n), make([]byte, 2*n)
