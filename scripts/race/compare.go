@@ -19,6 +19,7 @@ type comparison struct {
 	oursPeak      int64
 	bytes, ops    float64 // of a token
 	collections   int64
+	others        []float64 // of each process
 	oursN, pairsN int
 }
 
@@ -30,6 +31,7 @@ func compare(c cell, rounds []record) comparison {
 	var ourPeak, theirPeak int64
 	for _, round := range rounds {
 		for i, r := range round.Runs {
+			out.others = append(out.others, r.Others)
 			if r.Engine == ours {
 				us = append(us, r.Samples...)
 				ourPeak = max(ourPeak, r.PeakBytes)

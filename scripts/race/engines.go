@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+
+	"github.com/shirou/gopsutil/v4/cpu"
 )
 
 // run is what one process measured.
@@ -19,6 +21,7 @@ type run struct {
 	OperationsPerToken float64   `json:"operations_per_token,omitempty"`
 	Collections        int64     `json:"gc,omitempty"`
 	MajorFaults        int64     `json:"major_faults,omitempty"`
+	Others             float64   `json:"others"` // share of the machine's processor time that went to anything but this process
 }
 
 // engine is a program that measures a cell.
@@ -100,16 +103,40 @@ func (peer) read(line []byte, r *run) error {
 	return err
 }
 
+// processors is the time all processors have spent since they started, in seconds; what a hypervisor took away counts as worked.
+type processors struct{ worked, idle float64 }
+
+func busy() processors {
+	t, err := cpu.Times(false)
+	if err != nil || len(t) == 0 {
+		return processors{}
+	}
+	c := t[0]
+	return processors{c.User + c.System + c.Nice + c.Irq + c.Softirq + c.Steal, c.Idle + c.Iowait}
+}
+
+// others is the share of the time between two readings that was worked, but not in the seconds a process took itself.
+func others(before, after processors, own float64) float64 {
+	worked, idle := after.worked-before.worked, after.idle-before.idle
+	if worked+idle <= 0 {
+		return 0
+	}
+	return max(0, worked-own) / (worked + idle)
+}
+
 // measure runs one process.
 func measure(ctx context.Context, e engine, modelPath string, c cell) (run, error) {
 	cmd := e.command(ctx, modelPath, c)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
+	before := busy()
 	out, err := cmd.Output()
+	after := busy()
 	if err != nil {
 		return run{}, fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, strings.TrimSpace(stderr.String()))
 	}
 	r := run{Engine: e.name(), PeakBytes: peakBytes(cmd.ProcessState)}
+	r.Others = others(before, after, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds())
 	line := bytes.TrimSpace(out)
 	if err := e.read(line, &r); err != nil {
 		return run{}, fmt.Errorf("%s: expected a JSON line, found %.200q: %w", strings.Join(cmd.Args, " "), line, err)

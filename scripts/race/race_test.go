@@ -192,6 +192,17 @@ func TestOnlyChoosesCells(t *testing.T) {
 	}
 }
 
+func TestOthersAreWhatTheProcessDidNotTake(t *testing.T) {
+	for _, c := range []struct{ worked, idle, own, want float64 }{
+		{10, 0, 10, 0}, {10, 10, 5, 0.25}, {10, 0, 12, 0}, {0, 0, 0, 0},
+	} {
+		before := processors{100, 200}
+		if got := others(before, processors{100 + c.worked, 200 + c.idle}, c.own); got != c.want {
+			t.Errorf("worked %v, idle %v, own %v: %v, want %v", c.worked, c.idle, c.own, got, c.want)
+		}
+	}
+}
+
 func TestKeysOfCellsDiffer(t *testing.T) {
 	seen := map[string]bool{}
 	for _, c := range append(cells(false), cells(true)...) {
@@ -210,7 +221,7 @@ func TestTheReportSaysWhatTheJournalHolds(t *testing.T) {
 			t.Fatalf("--only %s: %d cells, %v", only, len(chosen), err)
 		}
 		n := chosen[0].Test.Samples
-		us := run{Engine: ours, Samples: slices.Repeat([]float64{ourSpeed}, n), PeakBytes: ourPeak, BytesPerToken: 2e8, OperationsPerToken: 3e8}
+		us := run{Engine: ours, Samples: slices.Repeat([]float64{ourSpeed}, n), PeakBytes: ourPeak, Others: 0.01, BytesPerToken: 2e8, OperationsPerToken: 3e8}
 		them := run{Engine: theirs, Samples: slices.Repeat([]float64{theirSpeed}, n), PeakBytes: 400 << 20}
 		j.records = append(j.records, record{Cell: chosen[0].key(), Runs: []run{us, them, them, us}})
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"text/template"
@@ -24,6 +25,8 @@ type page struct {
 	Raced           bool // there is anything to compare with
 	Rows            []row
 	Missed          []string
+	Others          string // how much of the machine went to something else
+	Disturbed       bool   // so much that no figure means much
 	Collections     int64
 	Loads           []loadRow
 	LoadModel       string
@@ -56,6 +59,7 @@ func report(s settings, m machine, j *journal, w io.Writer) error {
 func describe(s settings, m machine, j *journal) page {
 	l, _ := j.limits()
 	p := page{MemoryBar: memoryBar, Machine: m.lines(s, l)}
+	var others []float64
 	for _, c := range cells(s.full) {
 		rounds := j.rounds(c.key())
 		if len(rounds) == 0 {
@@ -65,6 +69,7 @@ func describe(s settings, m machine, j *journal) page {
 		p.Raced = p.Raced || r.theirs > 0
 		p.Collections += r.collections
 		p.Rows = append(p.Rows, r.row(l))
+		others = append(others, r.others...)
 		name := fmt.Sprintf("%s, %s KV, %s", c.Model, c.KV, c.Test.Name)
 		if short := r.missed(); short != "" {
 			p.Missed = append(p.Missed, fmt.Sprintf("%s: %s; we reach %s", name, short, r.reached(l)))
@@ -73,9 +78,17 @@ func describe(s settings, m machine, j *journal) page {
 			p.Missed = append(p.Missed, fmt.Sprintf("%s: %.2f times upstream's memory (%.0f MiB), at most %.1f", name, r.memory, float64(r.oursPeak)/(1<<20), memoryBar))
 		}
 	}
+	if len(others) > 0 {
+		usual := median(others)
+		p.Others = fmt.Sprintf("%.0f %% of the processors' time usually and %.0f %% at most", 100*usual, 100*slices.Max(others))
+		p.Disturbed = usual > disturbed
+	}
 	p.load(j.loads())
 	return p
 }
+
+// disturbed is how much of the machine others may take before the report warns.
+const disturbed = 0.03
 
 // lines describe the machine and the programs.
 func (m machine) lines(s settings, l limits.Limits) []string {
