@@ -240,6 +240,10 @@ func (c *Campaign) checkStages() {
 			c.checkInput(s.HellaSwag.Tasks, at("stages", i, plan.HellaSwag, "tasks"), builtin.HellaSwag)
 		case s.Winogrande != nil:
 			c.checkInput(s.Winogrande.Tasks, at("stages", i, plan.Winogrande, "tasks"), builtin.Winogrande)
+		case s.KLDivergence != nil:
+			c.checkInput(s.KLDivergence.Text, at("stages", i, plan.KLDivergence, "text"), builtin.Text)
+		case s.MultipleChoice != nil && builtin.IsName(s.MultipleChoice.Tasks):
+			c.doc.wrong(at("stages", i, plan.MultipleChoice, "tasks"), "give a file", "there are no builtin tasks of multiple choice")
 		}
 	}
 }

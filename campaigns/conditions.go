@@ -76,16 +76,22 @@ func (c *Campaign) conditionsOf(s Stage, i int) []condition {
 			add(at("stages", i, plan.KV, "contexts", j), plan.Condition{Name: fmt.Sprintf("kv %d", n), Stage: plan.KV, Context: n})
 		}
 	case s.Perplexity != nil:
-		x := s.Perplexity
-		name := fmt.Sprintf("perplexity %s c%d%s", c.inputName(x.Text), x.Context, limitName(x.Chunks))
-		add(at("stages", i, plan.Perplexity), plan.Condition{Name: name, Stage: plan.Perplexity,
-			Input: c.resolvePath(x.Text), Context: x.Context, Chunks: x.Chunks})
+		add(at("stages", i, plan.Perplexity), c.textCondition(plan.Perplexity, s.Perplexity))
+	case s.KLDivergence != nil:
+		add(at("stages", i, plan.KLDivergence), c.textCondition(plan.KLDivergence, s.KLDivergence))
 	case s.HellaSwag != nil:
 		add(at("stages", i, plan.HellaSwag), c.tasksCondition(plan.HellaSwag, s.HellaSwag))
 	case s.Winogrande != nil:
 		add(at("stages", i, plan.Winogrande), c.tasksCondition(plan.Winogrande, s.Winogrande))
+	case s.MultipleChoice != nil:
+		add(at("stages", i, plan.MultipleChoice), c.tasksCondition(plan.MultipleChoice, s.MultipleChoice))
 	}
 	return out
+}
+
+func (c *Campaign) textCondition(stage string, x *Perplexity) plan.Condition {
+	name := fmt.Sprintf("%s %s c%d%s", stage, c.inputName(x.Text), x.Context, limitName(x.Chunks))
+	return plan.Condition{Name: name, Stage: stage, Input: c.resolvePath(x.Text), Context: x.Context, Chunks: x.Chunks}
 }
 
 func (c *Campaign) tasksCondition(stage string, t *Tasks) plan.Condition {
@@ -132,6 +138,10 @@ func (s Stage) input() string {
 		return s.HellaSwag.Tasks
 	case s.Winogrande != nil:
 		return s.Winogrande.Tasks
+	case s.MultipleChoice != nil:
+		return s.MultipleChoice.Tasks
+	case s.KLDivergence != nil:
+		return s.KLDivergence.Text
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package campaigns
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ const (
 	nominalStart   = 150 * time.Millisecond
 	recordBytes    = 8 << 10 // a record with its output, without per-item lines
 	itemBytes      = 256     // a per-chunk or per-task line
+	tokenBytes     = 28      // what a line of kl-divergence says of each scored token
 	activationRows = 16      // rows of the residual stream's width that a context holds per token of a batch
 )
 
@@ -56,7 +58,7 @@ func (c *Campaign) cost(cond plan.Condition, arm plan.Arm) cost {
 			k.read = float64(generate+1) * float64(size)
 		}
 		return k
-	case plan.Perplexity, plan.HellaSwag, plan.Winogrande:
+	case plan.Perplexity, plan.KLDivergence, plan.HellaSwag, plan.Winogrande, plan.MultipleChoice:
 		w := c.work[workKey{arm.Model, cond.Name}]
 		return cost{operations: float64(w.passes) * pass(0, w.length)}
 	}
@@ -155,11 +157,17 @@ func (e *estimator) unit(u plan.Unit) time.Duration {
 	return nominal
 }
 
-// state is the time to fill a cache once: a prompt of its depth.
+// state is the time to fill a cache once, a prompt of its depth, or to evaluate the text that logits are made of.
 func (e *estimator) state(s plan.State) time.Duration {
-	fill := plan.Condition{Stage: plan.Throughput, Prompt: s.Depth}
-	k := e.campaign.cost(fill, e.byName[s.Arm])
-	k.operations /= 2 // no warm-up
+	var k cost
+	switch s.Key.Kind {
+	case plan.StateCache:
+		k = e.campaign.cost(plan.Condition{Stage: plan.Throughput, Prompt: s.Key.Depth}, e.byName[s.Arm])
+		k.operations /= 2 // no warm-up
+	case plan.StateLogits:
+		i := slices.IndexFunc(e.plan.Units, func(u plan.Unit) bool { return u.State == s.ID })
+		k = e.campaign.cost(e.conditions[e.plan.Units[i].Condition], e.byName[s.Arm])
+	}
 	d, _ := e.all.of(k.time(e.plan.Threads))
 	return d
 }
@@ -174,10 +182,10 @@ func (e *estimator) memory() int64 {
 			info := m.engine.Info()
 			rows, sequences := int64(1), 1
 			switch cond.Stage {
-			case plan.Perplexity:
+			case plan.Perplexity, plan.KLDivergence:
 				sequences = max(1, batch/cond.Context)
 				rows = int64(sequences) * int64(cond.Context) / 2
-			case plan.HellaSwag, plan.Winogrande:
+			case plan.HellaSwag, plan.Winogrande, plan.MultipleChoice:
 				sequences = 4
 				rows = batch
 			}
@@ -189,9 +197,9 @@ func (e *estimator) memory() int64 {
 	return most
 }
 
-// disk adds the quantised models, the states that are alive at once (those of one stage) and the records.
+// disk adds the quantised models, the states that are there at one time and the records.
 func (e *estimator) disk() int64 {
-	var models, states, records int64
+	var models, records int64
 	made := map[string]bool{}
 	for _, arm := range e.plan.Arms {
 		m := e.campaign.model(arm.Model)
@@ -201,26 +209,15 @@ func (e *estimator) disk() int64 {
 			models += size
 		}
 	}
-	bytes, alive := map[string]int64{}, map[string]bool{}
-	for _, s := range e.plan.States {
-		bytes[s.ID] = s.Bytes
-	}
-	var stage int64
-	last := ""
 	for _, u := range e.plan.Units {
-		if u.Key.Stage != last {
-			clear(alive)
-			stage, last = 0, u.Key.Stage
-		}
-		if u.State != "" && !alive[u.State] {
-			alive[u.State] = true
-			stage += bytes[u.State]
-			states = max(states, stage)
-		}
 		w := e.campaign.work[workKey{e.byName[u.Arm].Model, u.Condition}]
-		records += recordBytes + itemBytes*w.passes
+		item := int64(itemBytes)
+		if u.Key.Stage == plan.KLDivergence {
+			item += tokenBytes * w.length / 2
+		}
+		records += recordBytes + item*w.passes
 	}
-	return models + states + records
+	return models + e.plan.StateBytes(e.plan.Units) + records
 }
 
 func (e *estimator) method() string {

@@ -58,8 +58,7 @@ func (c *Campaign) addUnits(p *plan.Plan, order string) {
 			}
 			names[unitName(cond.Condition, arm.Name, block)]++
 			u.ID = u.Key.ID()
-			if cond.Depth > 0 {
-				s := c.state(cond, arm)
+			if s, needed := c.state(cond, arm); needed {
 				u.State = s.ID
 				if !states[s.ID] {
 					states[s.ID] = true
@@ -79,20 +78,34 @@ func (c *Campaign) key(cond condition, arm plan.Arm, block int) plan.Key {
 		Batch: cond.Batch, UBatch: cond.UBatch, InputSHA256: cond.SHA256, Chunks: cond.Chunks, Tasks: cond.Tasks,
 		Block: block, Control: arm.Control,
 	}
-	if cond.Stage == plan.Throughput || cond.Stage == plan.Depth {
+	switch cond.Stage {
+	case plan.Throughput, plan.Depth:
 		k.Trace = c.trace(cond, block)
+	case plan.KLDivergence:
+		k.Base = c.baseArm(arm.Model).Setting()
 	}
 	return k
 }
 
-func (c *Campaign) state(cond condition, arm plan.Arm) plan.State {
-	m := c.model(arm.Model)
-	key := plan.StateKey{
-		ModelFingerprint: m.Fingerprint, Format: arm.Format, Mask: plan.CanonicalMask(arm.Mask.Layers),
-		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: engine.Version,
-		Depth: cond.Depth, Batch: cond.Batch, UBatch: cond.UBatch, Trace: c.depthTrace(cond.Depth),
+// state is what units of the arm at the condition load; needed is false where they load nothing.
+func (c *Campaign) state(cond condition, arm plan.Arm) (s plan.State, needed bool) {
+	switch {
+	case cond.Stage == plan.KLDivergence:
+		arm = *c.baseArm(arm.Model)
+		s.Bytes = c.work[workKey{arm.Model, cond.Name}].logits
+		s.Key = plan.StateKey{Kind: plan.StateLogits, InputSHA256: cond.SHA256, Context: cond.Context, Chunks: cond.Chunks}
+	case cond.Depth > 0:
+		s.Bytes = c.model(arm.Model).cacheBytes(arm, cond.Depth)
+		s.Key = plan.StateKey{Kind: plan.StateCache, Depth: cond.Depth, Trace: c.depthTrace(cond.Depth)}
+	default:
+		return s, false
 	}
-	return plan.State{ID: key.ID(), Arm: arm.Name, Depth: cond.Depth, Bytes: m.cacheBytes(arm, cond.Depth), Key: key}
+	s.Arm = arm.Name
+	s.Key.ModelFingerprint, s.Key.Format, s.Key.Mask = c.model(arm.Model).Fingerprint, arm.Format, plan.CanonicalMask(arm.Mask.Layers)
+	s.Key.TypeK, s.Key.TypeV, s.Key.Engine, s.Key.EngineVersion = arm.TypeK, arm.TypeV, arm.Engine, engine.Version
+	s.Key.Batch, s.Key.UBatch = cond.Batch, cond.UBatch
+	s.ID = s.Key.ID()
+	return s, true
 }
 
 func (c *Campaign) orderWarnings(order string, arms int) []string {

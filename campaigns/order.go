@@ -63,7 +63,7 @@ func (c *Campaign) trace(cond condition, block int) string {
 	return fmt.Sprintf("seed %d block %d %s", c.Run.Seed, block+1, cond.Name)
 }
 
-// depthTrace names what the tokens of a prefilled state are drawn from: the same for every arm and repetition.
+// depthTrace names what the tokens of a prefilled cache are drawn from: the same for every arm and repetition.
 func (c *Campaign) depthTrace(depth int) string {
 	return fmt.Sprintf("seed %d depth %d", c.Run.Seed, depth)
 }

@@ -29,6 +29,7 @@ func (c *Campaign) resolve() {
 		c.expandArms()
 	}
 	c.checkArms()
+	c.checkBases()
 	c.checkContexts()
 	c.checkPlanSize()
 	c.checkArmNames()
@@ -64,7 +65,7 @@ func (c *Campaign) resolveInputs() {
 
 // inputPath is where the condition's file is named.
 func (cond condition) inputPath() path {
-	if cond.Stage == plan.Perplexity {
+	if cond.Stage == plan.Perplexity || cond.Stage == plan.KLDivergence {
 		return cond.at.key("text")
 	}
 	return cond.at.key("tasks")

@@ -167,6 +167,10 @@ func (s Stage) kind() string {
 		return plan.HellaSwag
 	case s.Winogrande != nil:
 		return plan.Winogrande
+	case s.MultipleChoice != nil:
+		return plan.MultipleChoice
+	case s.KLDivergence != nil:
+		return plan.KLDivergence
 	}
 	return ""
 }

@@ -43,12 +43,12 @@ func byFirst(title, metric string, of []string, ofCondition string) plan.Table {
 	return t
 }
 
-// qualityTable has perplexity and the accuracies side by side, one row an arm, compared with the arm that has the
+// qualityTable has perplexity, divergence and the accuracies side by side, one row an arm, compared with the arm that has the
 // baseline's value of the first dimension. A metric that several conditions measure has a column for each.
 func (c *Campaign) qualityTable(of []string, baseline plan.Arm) plan.Table {
 	t := plan.Table{Title: "Quality"}
 	several := false
-	for _, metric := range []string{plan.MetricPerplexity, plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy} {
+	for _, metric := range []string{plan.MetricPerplexity, plan.MetricMeanKLD, plan.MetricSameTop, plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy, plan.MetricChoiceAccuracy} {
 		conditions := 0
 		for _, cond := range c.conditions {
 			if slices.Contains(plan.MetricStages(metric), cond.Stage) {

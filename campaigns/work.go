@@ -12,6 +12,7 @@ import (
 type work struct {
 	passes int64 // chunks or tasks
 	length int64 // tokens of one, the mean where they differ
+	logits int64 // bytes of a logits file of the text
 }
 
 type workKey struct{ model, condition string }
@@ -31,12 +32,14 @@ func (c *Campaign) measureInput(cond condition, text []byte) {
 		}
 		var w work
 		switch cond.Stage {
-		case plan.Perplexity:
+		case plan.Perplexity, plan.KLDivergence:
 			w, err = measureText(tok, in, cond)
 		case plan.HellaSwag:
 			w, err = measureHellaSwag(tok, in, cond)
 		case plan.Winogrande:
 			w, err = c.measureWinogrande(tok, in, cond)
+		case plan.MultipleChoice:
+			w, err = measureChoice(tok, in, cond)
 		}
 		if err != nil {
 			c.noteInput(m, cond, err)
@@ -54,7 +57,7 @@ func measureText(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work,
 	if err != nil {
 		return work{}, err
 	}
-	return work{passes: int64(p.Chunks), length: int64(cond.Context)}, nil
+	return work{passes: int64(p.Chunks), length: int64(cond.Context), logits: p.LogitsBytes()}, nil
 }
 
 func measureHellaSwag(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
@@ -74,6 +77,14 @@ func (c *Campaign) measureWinogrande(tok *tokenizer.Tokenizer, in eval.Input, co
 		c.warn("%s", warning)
 	}
 	return measureTasks(tok, w.Tasks), nil
+}
+
+func measureChoice(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
+	q, err := eval.NewChoice(tok, in, taskOptions(cond))
+	if err != nil {
+		return work{}, err
+	}
+	return measureTasks(tok, q.Tasks), nil
 }
 
 func taskOptions(cond condition) eval.TaskOptions {

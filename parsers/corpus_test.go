@@ -58,6 +58,12 @@ func TestPublishedOutputsAreReadOrRefusedClearly(t *testing.T) {
 		{"kld-mainline-2025.txt", Perplexity, 0, "", 0, ErrForm, 0},
 		{"kld-selfcheck-nan.txt", Perplexity, 0, "", 0, ErrForm, 0},
 		{"mc-b3665-mmlu-f16.txt", Perplexity, 0, "", 0, ErrForm, 0},
+		{"kld-mainline-2025.txt", KLDivergence, 7, RMSDeltaP, 0.09178, nil, 0},
+		{"kld-selfcheck-nan.txt", KLDivergence, 0, "", 0, ErrTruncated, 28}, // without the statistics of probabilities
+		{"kld-ik-summary-trimmed.txt", KLDivergence, 0, "", 0, ErrTruncated, 17},
+		{"mc-b3665-mmlu-f16.txt", MultipleChoice, 0, "", 0, ErrTruncated, 19}, // an excerpt, without its tabs
+		{"mc-b3665-mmlu-q4_0.txt", MultipleChoice, 0, "", 0, ErrTruncated, 20},
+		{"hs-old-format-killed-4980.txt", MultipleChoice, 0, "", 0, ErrForm, -1},
 		{"bad-wiki.test.raw-stub.txt", Perplexity, 0, "", 0, ErrForm, 1},
 		{"hs-old-format-killed-4980.txt", HellaSwag, 0, "", 0, ErrTruncated, 0},
 

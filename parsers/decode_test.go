@@ -88,7 +88,7 @@ func TestPerplexityIsComputedFromChunks(t *testing.T) {
 	se := math.Sqrt(((4013.5+3420.75)/510 - mean*mean) / 509)
 	within(t, "error of nll", *ms[NLL].StdErr, se, 1e-12)
 	within(t, "error of perplexity", *ms[PerplexityMetric].StdErr, se*math.Exp(mean), 1e-10)
-	if c := ms[NLL].Chunks; len(c) != 2 || c[1].Tokens != 255 || c[1].NLL != 822.25 || *c[1].NLL2 != 3420.75 || c[1].Rounding != 0 {
+	if c := ms[NLL].Chunks; len(c) != 2 || c[1].Tokens != 255 || c[1].Sum != 822.25 || *c[1].Sum2 != 3420.75 || c[1].Rounding != 0 {
 		t.Errorf("chunks %+v", c)
 	}
 }
@@ -276,8 +276,8 @@ func TestRunningPerplexityRecoversChunksWithinItsRounding(t *testing.T) {
 		t.Fatalf("%d and %d chunks", len(a), len(b))
 	}
 	for i := range a {
-		if d := math.Abs(a[i].NLL - b[i].NLL); d > a[i].Rounding+b[i].Rounding {
-			t.Errorf("chunk %d: %v and %v are %v apart, more than %v and %v allow", i+1, a[i].NLL, b[i].NLL, d, a[i].Rounding, b[i].Rounding)
+		if d := math.Abs(a[i].Sum - b[i].Sum); d > a[i].Rounding+b[i].Rounding {
+			t.Errorf("chunk %d: %v and %v are %v apart, more than %v and %v allow", i+1, a[i].Sum, b[i].Sum, d, a[i].Rounding, b[i].Rounding)
 		}
 	}
 }

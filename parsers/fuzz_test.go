@@ -61,8 +61,10 @@ func excerpt(raw []byte) []byte {
 	return out
 }
 
-func FuzzThroughput(f *testing.F) { fuzz(f, Throughput) }
-func FuzzPerplexity(f *testing.F) { fuzz(f, Perplexity) }
-func FuzzHellaSwag(f *testing.F)  { fuzz(f, HellaSwag) }
-func FuzzWinogrande(f *testing.F) { fuzz(f, Winogrande) }
-func FuzzKV(f *testing.F)         { fuzz(f, KV) }
+func FuzzThroughput(f *testing.F)     { fuzz(f, Throughput) }
+func FuzzPerplexity(f *testing.F)     { fuzz(f, Perplexity) }
+func FuzzHellaSwag(f *testing.F)      { fuzz(f, HellaSwag) }
+func FuzzWinogrande(f *testing.F)     { fuzz(f, Winogrande) }
+func FuzzMultipleChoice(f *testing.F) { fuzz(f, MultipleChoice) }
+func FuzzKLDivergence(f *testing.F)   { fuzz(f, KLDivergence) }
+func FuzzKV(f *testing.F)             { fuzz(f, KV) }

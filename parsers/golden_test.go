@@ -26,6 +26,10 @@ func stageOf(name string) string {
 		return Winogrande
 	case strings.Contains(name, "server") || strings.HasPrefix(name, "srv-"):
 		return KV
+	case strings.Contains(name, "multiple-choice") || strings.HasPrefix(name, "mc-"):
+		return MultipleChoice
+	case strings.Contains(name, "kld") && !strings.Contains(name, "kld-base"):
+		return KLDivergence
 	case strings.Contains(name, "perplexity") || strings.HasPrefix(name, "ppl-"):
 		return Perplexity
 	}

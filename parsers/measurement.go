@@ -10,6 +10,14 @@ const (
 	HellaSwagAccuracy  = "hellaswag_accuracy"
 	WinograndeAccuracy = "winogrande_accuracy"           // by upstream's rule, with its known defect
 	WinograndeFixed    = "winogrande_accuracy_corrected" // by the rule as it was meant
+	ChoiceAccuracy     = "multiple_choice_accuracy"
+	MeanKLD            = "mean_kld" // Kullback-Leibler divergence of a scored token from the base
+	MedianKLD          = "median_kld"
+	P99KLD             = "p99_kld"
+	MaxKLD             = "max_kld"
+	SameTop            = "same_top_p"   // share of tokens where the most probable one is the base's
+	MeanDeltaP         = "mean_delta_p" // the true token's probability minus that under the base
+	RMSDeltaP          = "rms_delta_p"
 	KVBytes            = "kv_bytes"
 	KVBytesK           = "kv_bytes_k"
 	KVBytesV           = "kv_bytes_v"
@@ -36,8 +44,9 @@ type Measurement struct {
 	StdDev   *float64          `json:"std_dev,omitempty"`  // sample standard deviation of Samples, also where only that is printed; nil: unknown
 	Rounding float64           `json:"rounding,omitempty"` // Value is this close to what was measured; 0: all digits
 	Samples  []float64         `json:"samples,omitempty"`
-	Chunks   []Chunk           `json:"chunks,omitempty"`  // of NLL
+	Chunks   []Chunk           `json:"chunks,omitempty"`  // of nll and of the means of kl-divergence
 	Answers  []Answer          `json:"answers,omitempty"` // of accuracies
+	Chance   float64           `json:"chance,omitempty"`  // expected accuracy of guessing, where it depends on the tasks; 0: the output does not say
 	Labels   map[string]string `json:"labels,omitempty"`  // what else the output says about it, by its own field names
 }
 
@@ -45,9 +54,9 @@ type Measurement struct {
 type Chunk struct {
 	Index    int      `json:"index"`              // from 1
 	Tokens   int      `json:"tokens"`             // scored
-	NLL      float64  `json:"nll"`                // sum over the tokens, nats
-	NLL2     *float64 `json:"nll2,omitempty"`     // sum of squares; nil: the output does not say
-	Rounding float64  `json:"rounding,omitempty"` // NLL is this close to what was computed; 0: all digits
+	Sum      float64  `json:"sum"`                // over the tokens, of what Measurement.Value is the mean of; of rms_delta_p the squares
+	Sum2     *float64 `json:"sum2,omitempty"`     // of the squares; nil: the output does not say
+	Rounding float64  `json:"rounding,omitempty"` // Sum is this close to what was computed; 0: all digits
 }
 
 // Answer is the outcome of one task.
@@ -71,7 +80,7 @@ func finite(ms []Measurement) error {
 			}
 		}
 		for _, c := range m.Chunks {
-			numbers = append(numbers, c.NLL, c.Rounding)
+			numbers = append(numbers, c.Sum, c.Rounding)
 		}
 		for _, v := range numbers {
 			if math.IsNaN(v) || math.IsInf(v, 0) {

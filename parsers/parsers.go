@@ -12,12 +12,14 @@ import "strings"
 
 // Stage kinds whose output Decode reads.
 const (
-	Throughput = "throughput"
-	Depth      = "depth"
-	KV         = "kv"
-	Perplexity = "perplexity"
-	HellaSwag  = "hellaswag"
-	Winogrande = "winogrande"
+	Throughput     = "throughput"
+	Depth          = "depth"
+	KV             = "kv"
+	Perplexity     = "perplexity"
+	HellaSwag      = "hellaswag"
+	Winogrande     = "winogrande"
+	MultipleChoice = "multiple-choice"
+	KLDivergence   = "kl-divergence"
 )
 
 // form is one way in which the output of a stage is written.
@@ -54,6 +56,16 @@ func forms(stage string) []form {
 		return []form{
 			{"winogrande tasks", matchWinograndeTasks, decodeWinograndeTasks},
 			{"llama-perplexity Winogrande", matchWinograndeUpstream, decodeWinograndeUpstream},
+		}
+	case MultipleChoice:
+		return []form{
+			{"multiple choice tasks", matchChoiceTasks, decodeChoiceTasks},
+			{"llama-perplexity --multiple-choice", matchChoiceUpstream, decodeChoiceUpstream},
+		}
+	case KLDivergence:
+		return []form{
+			{"kl-divergence chunks", matchDivergenceChunks, decodeDivergenceChunks},
+			{"llama-perplexity --kl-divergence", matchDivergenceUpstream, decodeDivergenceUpstream},
 		}
 	case KV:
 		return []form{
@@ -93,11 +105,11 @@ func Decode(stage string, raw []byte) ([]Measurement, error) {
 	return nil, unknownForm(stage, known, t)
 }
 
-// foreign are outputs of llama-perplexity that no stage has, by what they print.
+// foreign are outputs of llama-perplexity that look much like those of other stages, by what they print.
 var foreign = []struct{ mark, tool string }{
 	{"kl_divergence:", "--kl-divergence"},
-	{"====== KL divergence statistics", "--kl-divergence"},
-	{"multiple_choice_score", "--multiple-choice"},
+	{divergenceStatistics, "--kl-divergence"},
+	{choiceMark, "--multiple-choice"},
 	{"Final result: ", "--multiple-choice"},
 }
 

@@ -57,7 +57,7 @@ func readChunks(t *text) (chunks []Chunk, last int, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		c := Chunk{Index: o.int("chunk"), Tokens: o.int("tokens"), NLL: o.float("nll"), NLL2: ptr(o.float("nll2"))}
+		c := Chunk{Index: o.int("chunk"), Tokens: o.int("tokens"), Sum: o.float("nll"), Sum2: ptr(o.float("nll2"))}
 		if o.err != nil {
 			return nil, 0, o.err
 		}
@@ -65,7 +65,7 @@ func readChunks(t *text) (chunks []Chunk, last int, err error) {
 			return nil, 0, contradiction(l.n, fmt.Sprintf("chunk %d", want), fmt.Sprintf("chunk %d", c.Index))
 		}
 		// By Cauchy and Schwarz a sum of squares is at least the square of the sum over the count.
-		if n := float64(c.Tokens); c.Tokens == 0 || c.NLL < 0 || *c.NLL2*(1+1e-9) < c.NLL*c.NLL/n {
+		if n := float64(c.Tokens); c.Tokens == 0 || c.Sum < 0 || *c.Sum2*(1+1e-9) < c.Sum*c.Sum/n {
 			return nil, 0, contradiction(l.n, "tokens > 0, nll >= 0 and nll2 >= nll²/tokens", quote(l.text))
 		}
 		chunks, last = append(chunks, c), l.n
@@ -87,7 +87,7 @@ func checkRunning(t *text, chunks []Chunk) error {
 	}
 	nll, n := 0.0, 0
 	for i, c := range chunks {
-		nll, n = nll+c.NLL, n+c.Tokens
+		nll, n = nll+c.Sum, n+c.Tokens
 		if ppl := math.Exp(nll / float64(n)); !agrees(values[i].value, ppl, 4) {
 			return contradiction(values[i].line, fmt.Sprintf("[%d]%.4f, computed from the chunks", i+1, ppl), formatFloat(values[i].value))
 		}
@@ -100,7 +100,7 @@ func fromChunks(chunks []Chunk) []Measurement {
 	var nll, nll2 float64
 	n := 0
 	for _, c := range chunks {
-		nll, nll2, n = nll+c.NLL, nll2+*c.NLL2, n+c.Tokens
+		nll, nll2, n = nll+c.Sum, nll2+*c.Sum2, n+c.Tokens
 	}
 	mean := nll / float64(n)
 	ppl := math.Exp(mean)

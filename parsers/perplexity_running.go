@@ -53,7 +53,7 @@ func recoverChunks(values []runningValue, tokens int) []Chunk {
 	for i, v := range values {
 		n := float64((i + 1) * tokens)
 		s, e := n*math.Log(v.value), n*0.5e-4/v.value
-		chunks[i] = Chunk{Index: i + 1, Tokens: tokens, NLL: s - sum, Rounding: e + slack}
+		chunks[i] = Chunk{Index: i + 1, Tokens: tokens, Sum: s - sum, Rounding: e + slack}
 		sum, slack = s, e
 	}
 	return chunks

@@ -36,7 +36,7 @@ func decodePerplexityTable(t *text) ([]Measurement, error) {
 			return nil, contradiction(l.n, fmt.Sprintf("PPL %.4f, exp of the mean nll", exact), m[2])
 		}
 		n := float64((len(chunks) + 1) * tokens)
-		chunks = append(chunks, Chunk{Index: len(chunks) + 1, Tokens: tokens, NLL: n*mean - sum, Rounding: n*0.5e-6 + slack})
+		chunks = append(chunks, Chunk{Index: len(chunks) + 1, Tokens: tokens, Sum: n*mean - sum, Rounding: n*0.5e-6 + slack})
 		sum, slack = n*mean, n*0.5e-6
 	}
 	if err := countChunks(a, len(chunks), last); err != nil {

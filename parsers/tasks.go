@@ -10,12 +10,13 @@ import (
 // evaluator picks from what was loaded.
 var (
 	tasksLoaded   = regexp.MustCompile(`(?:hellaswag|winogrande)_score : loaded (\d+) tasks from prompt`)
+	tasksScored   = regexp.MustCompile(`multiple_choice_score ?: calculating TruthfulQA score over (\d+) tasks`)
 	tasksSelected = regexp.MustCompile(`(?:hellaswag|winogrande)_score : selecting (\d+) (?:randomized|random) tasks`)
 )
 
 // announcedTasks returns how many tasks are to come and the line that says so; 0, 0 when none does.
 func announcedTasks(t *text) (n, l int, err error) {
-	for _, re := range []*regexp.Regexp{tasksSelected, tasksLoaded} {
+	for _, re := range []*regexp.Regexp{tasksScored, tasksSelected, tasksLoaded} {
 		if m, l := t.first(re); m != nil {
 			n, err := whole(l, "number of tasks", m[1])
 			return n, l, err

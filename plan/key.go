@@ -30,16 +30,18 @@ type Key struct {
 	InputSHA256      string `json:"input_sha256"`
 	Chunks           int    `json:"chunks"`
 	Tasks            int    `json:"tasks"`
-	Trace            string `json:"trace"`   // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
-	Block            int    `json:"block"`   // repetition
-	Control          bool   `json:"control"` // the second baseline of `control: aa`
+	Trace            string `json:"trace"`          // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
+	Block            int    `json:"block"`          // repetition
+	Control          bool   `json:"control"`        // the second baseline of `control: aa`
+	Base             string `json:"base,omitempty"` // kl-divergence: the setting it is compared with, see Arm.Setting
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
 func (k Key) ID() string { return digest(k) }
 
-// StateKey is everything that decides the content of a prefilled state.
+// StateKey is everything that decides the content of a state. Only the fields of its kind are set.
 type StateKey struct {
+	Kind             string `json:"kind"` // one of the kinds of states
 	ModelFingerprint string `json:"model_fingerprint"`
 	Format           string `json:"format"`
 	Mask             string `json:"mask"`
@@ -47,10 +49,13 @@ type StateKey struct {
 	TypeV            string `json:"type_v"`
 	Engine           string `json:"engine"`
 	EngineVersion    string `json:"engine_version"`
-	Depth            int    `json:"depth"`
+	Depth            int    `json:"depth,omitempty"`
 	Batch            int    `json:"n_batch"`
 	UBatch           int    `json:"n_ubatch"`
-	Trace            string `json:"trace"` // what its tokens are drawn from: "seed 1 depth 1024"
+	Trace            string `json:"trace,omitempty"` // what the tokens of a cache are drawn from: "seed 1 depth 1024"
+	InputSHA256      string `json:"input_sha256,omitempty"`
+	Context          int    `json:"context,omitempty"`
+	Chunks           int    `json:"chunks,omitempty"`
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
@@ -63,6 +68,15 @@ func digest(key any) string {
 	}
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
+}
+
+// Setting is what an arm does to a model, as Key.Base has it: "F16, layers 0,3 dropped, kv q8_0/f16".
+func (a Arm) Setting() string {
+	mask := "nothing"
+	if len(a.Mask.Layers) > 0 {
+		mask = "layers " + CanonicalMask(a.Mask.Layers)
+	}
+	return a.Format + ", " + mask + " dropped, kv " + a.KV()
 }
 
 // Difference is one field in which two keys differ.

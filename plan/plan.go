@@ -10,12 +10,14 @@ const Schema = "attnbudget/plan/1"
 
 // Stage kinds.
 const (
-	Throughput = "throughput"
-	Depth      = "depth"
-	KV         = "kv"
-	Perplexity = "perplexity"
-	HellaSwag  = "hellaswag"
-	Winogrande = "winogrande"
+	Throughput     = "throughput"
+	Depth          = "depth"
+	KV             = "kv"
+	Perplexity     = "perplexity"
+	HellaSwag      = "hellaswag"
+	Winogrande     = "winogrande"
+	MultipleChoice = "multiple-choice"
+	KLDivergence   = "kl-divergence"
 )
 
 // Orders in which the arms of a block are executed.
@@ -43,7 +45,7 @@ type Plan struct {
 	Arms           []Arm         `json:"arms"`     // in matrix order; names are unique
 	Baseline       string        `json:"baseline"` // name of the baseline arm
 	Conditions     []Condition   `json:"conditions"`
-	States         []State       `json:"states,omitempty"` // prefilled states that depth units load
+	States         []State       `json:"states,omitempty"` // files that units load: prefilled caches, logits to compare with
 	Units          []Unit        `json:"units"`            // in execution order
 	Tables         []Table       `json:"tables"`
 	Warnings       []string      `json:"warnings,omitempty"`
@@ -88,21 +90,26 @@ type Condition struct {
 	Generate int `json:"generate,omitempty"` // tokens, throughput and depth
 	Depth    int `json:"depth,omitempty"`    // tokens already in the cache, depth
 
-	Context int    `json:"context,omitempty"`      // cells (kv) or tokens of a chunk (perplexity) or n_ctx (tasks)
+	Context int    `json:"context,omitempty"`      // cells (kv) or tokens of a chunk (perplexity, kl-divergence) or n_ctx (tasks)
 	Input   string `json:"input,omitempty"`        // text or task file: a path or builtin:NAME
 	SHA256  string `json:"input_sha256,omitempty"` // of the input
-	Chunks  int    `json:"chunks,omitempty"`       // perplexity: at most so many chunks, 0 = all
-	Tasks   int    `json:"tasks,omitempty"`        // hellaswag, winogrande: so many tasks, 0 = all
+	Chunks  int    `json:"chunks,omitempty"`       // perplexity, kl-divergence: at most so many chunks, 0 = all
+	Tasks   int    `json:"tasks,omitempty"`        // hellaswag, winogrande, multiple-choice: so many tasks, 0 = all
 
 	Batch  int `json:"n_batch,omitempty"`
 	UBatch int `json:"n_ubatch,omitempty"`
 }
 
-// State is a prefilled KV state: built once per arm and depth, loaded by every repetition, removed when its units are done.
+// Kinds of states.
+const (
+	StateCache  = "cache"  // a KV cache filled to some depth: every repetition of an arm begins with it
+	StateLogits = "logits" // the log-probabilities of the arm that all arms of a model are compared with, kl-divergence
+)
+
+// State is a file that units load: built once, before the first of them, and removed when they are done.
 type State struct {
-	ID    string   `json:"id"`  // Key.ID()
-	Arm   string   `json:"arm"` // one arm that it belongs to; the control shares the baseline's states
-	Depth int      `json:"depth"`
+	ID    string   `json:"id"`    // Key.ID()
+	Arm   string   `json:"arm"`   // the arm that builds it; the control shares the baseline's states
 	Bytes int64    `json:"bytes"` // its need of disk space
 	Key   StateKey `json:"key"`
 }
@@ -115,7 +122,7 @@ type Unit struct {
 	Condition string `json:"condition"`
 	Block     int    `json:"block"`           // 0-based repetition
 	Position  int    `json:"position"`        // 0-based place inside its block, as executed
-	State     string `json:"state,omitempty"` // State.ID that must exist before the unit runs
+	State     string `json:"state,omitempty"` // ID of the State that must exist before the unit runs
 	Key       Key    `json:"key"`
 }
 

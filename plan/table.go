@@ -13,13 +13,22 @@ const (
 	MetricHellaSwagAccuracy   = "hellaswag_accuracy"
 	MetricWinograndeAccuracy  = "winogrande_accuracy"           // by upstream's rule
 	MetricWinograndeCorrected = "winogrande_accuracy_corrected" // by the rule as it was meant
+	MetricChoiceAccuracy      = "multiple_choice_accuracy"
+	MetricMeanKLD             = "mean_kld" // Kullback-Leibler divergence of a scored token from the base, nats
+	MetricMedianKLD           = "median_kld"
+	MetricP99KLD              = "p99_kld"
+	MetricMaxKLD              = "max_kld"
+	MetricSameTop             = "same_top_p"   // share of tokens where the most probable one is the base's
+	MetricMeanDeltaP          = "mean_delta_p" // the true token's probability minus that under the base
+	MetricRMSDeltaP           = "rms_delta_p"
 )
 
 // Metrics lists all metrics.
 func Metrics() []string {
 	return []string{
 		MetricTokensPerSecond, MetricKVBytes, MetricKVBytesK, MetricKVBytesV, MetricKVCells, MetricRecurrentBytes,
-		MetricPerplexity, MetricNLL, MetricHellaSwagAccuracy, MetricWinograndeAccuracy, MetricWinograndeCorrected,
+		MetricPerplexity, MetricNLL, MetricHellaSwagAccuracy, MetricWinograndeAccuracy, MetricWinograndeCorrected, MetricChoiceAccuracy,
+		MetricMeanKLD, MetricMedianKLD, MetricP99KLD, MetricMaxKLD, MetricSameTop, MetricMeanDeltaP, MetricRMSDeltaP,
 	}
 }
 
@@ -36,6 +45,10 @@ func MetricStages(metric string) []string {
 		return []string{HellaSwag}
 	case MetricWinograndeAccuracy, MetricWinograndeCorrected:
 		return []string{Winogrande}
+	case MetricChoiceAccuracy:
+		return []string{MultipleChoice}
+	case MetricMeanKLD, MetricMedianKLD, MetricP99KLD, MetricMaxKLD, MetricSameTop, MetricMeanDeltaP, MetricRMSDeltaP:
+		return []string{KLDivergence}
 	}
 	return nil
 }
@@ -48,10 +61,12 @@ const (
 )
 
 // UsualEffect is how effects on a metric are usually given: accuracies and nll are scales of their own and are
-// subtracted, everything else is measured from zero and is divided.
+// subtracted, as are divergences, of which the base itself has next to none; everything else is measured from zero and is
+// divided.
 func UsualEffect(metric string) string {
 	switch metric {
-	case MetricNLL, MetricHellaSwagAccuracy, MetricWinograndeAccuracy, MetricWinograndeCorrected:
+	case MetricNLL, MetricHellaSwagAccuracy, MetricWinograndeAccuracy, MetricWinograndeCorrected, MetricChoiceAccuracy,
+		MetricMeanKLD, MetricMedianKLD, MetricP99KLD, MetricMaxKLD, MetricSameTop, MetricMeanDeltaP, MetricRMSDeltaP:
 		return EffectDifference
 	}
 	return EffectRatio

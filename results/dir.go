@@ -162,7 +162,7 @@ func (d *Dir) CheckpointPath(unit string) string {
 	return d.file("work", "checkpoints", unit+".jsonl")
 }
 
-// StatePath is where a prefilled state is kept.
+// StatePath is where a state is kept.
 func (d *Dir) StatePath(state string) string { return d.file("work", "states", state+".state") }
 
 // readJSON decodes one JSON file. Unknown fields are accepted: a newer minor version may have added some.
@@ -180,7 +180,7 @@ func readJSON(path string, v any) error {
 // Checkpoints lists the paths of the checkpoints there are.
 func (d *Dir) Checkpoints() ([]string, error) { return d.workFiles("checkpoints", ".jsonl") }
 
-// States lists the paths of the prefilled states there are.
+// States lists the paths of the states there are.
 func (d *Dir) States() ([]string, error) { return d.workFiles("states", ".state") }
 
 // workFiles does not use filepath.Glob, to which the folder's own name could be a pattern.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,7 +16,7 @@ const tempPrefix = ".tmp-"
 // WriteFile puts what write produces at path so that after a crash or a power cut there is either the whole file or what
 // was there before: temporary file, fsync, rename, fsync of the folder. The temporary file of a process that died is
 // removed by RemoveLeftovers when path is inside the run directory.
-func WriteFile(path string, write func(io.Writer) error) (err error) {
+func WriteFile(path string, write func(*os.File) error) (err error) {
 	folder := filepath.Dir(path)
 	f, err := os.CreateTemp(folder, tempPrefix+"*")
 	if err != nil {
@@ -47,8 +46,8 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 }
 
 func writeFile(path string, data []byte) error {
-	return WriteFile(path, func(w io.Writer) error {
-		_, err := w.Write(data)
+	return WriteFile(path, func(f *os.File) error {
+		_, err := f.Write(data)
 		return err
 	})
 }

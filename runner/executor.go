@@ -20,22 +20,22 @@ type Executor interface {
 // Kinds of jobs.
 const (
 	JobPrepare = "prepare" // make sure the arm's model can be evaluated, quantising it if need be; print nothing
-	JobPrefill = "prefill" // make the file Job.State and print nothing
+	JobState   = "state"   // make the file Job.State and print nothing
 	JobUnit    = "unit"    // execute the unit and print its raw output
 )
 
-// Job is a self-contained description of one thing to execute. Preparing and prefilling are jobs of their own so that
+// Job is a self-contained description of one thing to execute. Preparing and making a state are jobs of their own so that
 // their work is neither timed nor warms the machine in the process that is timed.
 type Job struct {
 	Kind      string         `json:"kind"`
-	Unit      plan.Unit      `json:"unit"` // of a preparation and a prefill: the unit that needs it first
-	Arm       plan.Arm       `json:"arm"`
+	Unit      plan.Unit      `json:"unit"` // of a preparation and a state: the unit that needs it first
+	Arm       plan.Arm       `json:"arm"`  // of a state: the one that makes it
 	Condition plan.Condition `json:"condition"`
 	Model     plan.Model     `json:"model"`
 	Threads   int            `json:"threads"`
 
-	State      string `json:"state,omitempty"`       // path of the prefilled state to load, or to make
-	DepthTrace string `json:"depth_trace,omitempty"` // what the tokens of the state are drawn from
+	State      string `json:"state,omitempty"`       // path of the state to load, or to make
+	DepthTrace string `json:"depth_trace,omitempty"` // what the tokens of a prefilled cache are drawn from
 	Checkpoint string `json:"checkpoint,omitempty"`  // path where an evaluation keeps what it has finished; it goes on from there
 
 	// Environment is the ID of what this session runs on. A checkpoint of another one is not used.

@@ -29,7 +29,7 @@ type behaviour func(ctx context.Context, job Job, progress func(Progress)) (Outp
 func (f *fake) Execute(ctx context.Context, job Job, progress func(Progress)) (Output, error) {
 	name := job.Unit.Name
 	switch job.Kind {
-	case JobPrefill:
+	case JobState:
 		name = "state " + name
 	case JobPrepare:
 		name = "prepare " + job.Arm.Name
@@ -46,7 +46,7 @@ func (f *fake) succeed(_ context.Context, job Job, progress func(Progress)) (Out
 	switch job.Kind {
 	case JobPrepare:
 		return Output{}, nil
-	case JobPrefill:
+	case JobState:
 		time.Sleep(f.took)
 		return Output{}, os.WriteFile(job.State, []byte("state of "+job.Arm.Name), 0o644)
 	}
@@ -122,7 +122,7 @@ func testPlan() *plan.Plan {
 		}
 	}
 	for _, a := range p.Arms {
-		p.States = append(p.States, plan.State{ID: "state-" + a.Name, Arm: a.Name, Depth: 16, Key: plan.StateKey{Depth: 16, Trace: "seed 1 depth 16"}})
+		p.States = append(p.States, plan.State{ID: "state-" + a.Name, Arm: a.Name, Key: plan.StateKey{Kind: plan.StateCache, Depth: 16, Trace: "seed 1 depth 16"}})
 	}
 	return p
 }

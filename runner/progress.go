@@ -96,9 +96,9 @@ func (c palette) line(e Event) string {
 	case results.EventArmFailed:
 		return fmt.Sprintf("arm %s %scannot run (%s)%s: %s", e.Name, c.red, e.Failure, c.off, e.Message)
 	case results.EventStateReady:
-		return fmt.Sprintf("prefilled state %s ready  %s", e.State, shortTime(seconds(e.Seconds)))
+		return fmt.Sprintf("state %s ready  %s", e.State, shortTime(seconds(e.Seconds)))
 	case results.EventStateFailed:
-		return fmt.Sprintf("prefilled state %s %sfailed (%s)%s: %s", e.State, c.red, e.Failure, c.off, e.Message)
+		return fmt.Sprintf("state %s %sfailed (%s)%s: %s", e.State, c.red, e.Failure, c.off, e.Message)
 	case results.EventStop:
 		return fmt.Sprintf("%sstopped (%s)%s with %d of %d units done", c.yellow, e.Message, c.off, e.Done, e.Total)
 	case EventWouldRun:

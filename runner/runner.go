@@ -1,7 +1,7 @@
 // Package runner executes a plan in a run directory: unit by unit in the plan's order, each one recorded before the next
 // begins, so that a run killed at any instant goes on with the first unit that has no valid record.
 //
-// It decides what runs (schedule.go), prepares and removes prefilled states (states.go), keeps the journal, and reports
+// It decides what runs (schedule.go), makes and removes states (states.go), keeps the journal, and reports
 // progress. It does not know how a unit is executed, which is an Executor's business, and computes no result: it only
 // checks, with package parsers, that an output is one before its record counts as good.
 //
@@ -76,7 +76,7 @@ func (e *EnvironmentError) Error() string {
 
 // Run executes what is left of p in dir, taking the directory's lock. Failed units are recorded and do not end the run;
 // the Summary counts them. The error is nil when every unit was dealt with or Until was reached, wraps ErrInterrupted
-// after a stop, is a *results.LockedError or an *EnvironmentError when nothing was started, and otherwise says why the
+// after a stop, is a *results.LockedError, an *EnvironmentError or a *DiskError when nothing was started, and otherwise says why the
 // runner could not go on, for instance a full disk. In every case the directory is left so that Run can resume it.
 //
 // dir may be nil only with DryRun; then nothing is done yet.
@@ -107,6 +107,9 @@ func Run(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Execu
 		return Summary{}, err
 	}
 	if err := checkEnvironment(dir, inv, decisions, o); err != nil {
+		return count(decisions), err
+	}
+	if err := checkDisk(p, dir, decisions); err != nil {
 		return count(decisions), err
 	}
 	s, err := newSession(p, dir, o, x, r, decisions, inv)

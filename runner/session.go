@@ -27,10 +27,10 @@ type session struct {
 	states    *states
 	models    *modelFiles
 
-	arms        map[string]plan.Arm
-	conditions  map[string]plan.Condition
-	byModel     map[string]plan.Model
-	depthTraces map[string]string // by state id
+	arms       map[string]plan.Arm
+	conditions map[string]plan.Condition
+	byModel    map[string]plan.Model
+	byState    map[string]plan.State // by id
 
 	prepared map[string]Output // by arm
 	blocks   map[blockOf]bool  // begun by this session
@@ -43,7 +43,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 	s := &session{
 		id: newSessionID(), dir: dir, plan: p, o: o, executor: x, reporter: r, decisions: decisions,
 		estimator: newEstimator(p, inv), models: newModelFiles(p.Models),
-		arms: map[string]plan.Arm{}, conditions: map[string]plan.Condition{}, byModel: map[string]plan.Model{}, depthTraces: map[string]string{},
+		arms: map[string]plan.Arm{}, conditions: map[string]plan.Condition{}, byModel: map[string]plan.Model{}, byState: map[string]plan.State{},
 		prepared: map[string]Output{}, blocks: map[blockOf]bool{}, tasks: len(selected(decisions)),
 	}
 	for _, a := range p.Arms {
@@ -56,7 +56,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 		s.byModel[m.Name] = m
 	}
 	for _, state := range p.States {
-		s.depthTraces[state.ID] = state.Key.Trace
+		s.byState[state.ID] = state
 	}
 	if err := s.checkReferences(); err != nil {
 		return nil, err
@@ -86,11 +86,18 @@ func (s *session) checkReferences() error {
 		if _, ok := s.byModel[arm.Model]; !ok {
 			return fmt.Errorf("plan: arm %s is of model %q, which the plan does not have", u.Arm, arm.Model)
 		}
-		if _, ok := s.depthTraces[u.State]; !ok && u.State != "" {
-			return fmt.Errorf("plan: unit %s needs state %q, which the plan does not have", u.Name, u.State)
-		}
 		if _, ok := s.conditions[u.Condition]; !ok {
 			return fmt.Errorf("plan: unit %s is at condition %q, which the plan does not have", u.Name, u.Condition)
+		}
+		if u.State == "" {
+			continue
+		}
+		state, ok := s.byState[u.State]
+		if !ok {
+			return fmt.Errorf("plan: unit %s needs state %q, which the plan does not have", u.Name, u.State)
+		}
+		if maker, ok := s.arms[state.Arm]; !ok || maker.Model != arm.Model {
+			return fmt.Errorf("plan: state %s, which unit %s needs, is made by arm %q: the plan has no such arm of model %s", u.State, u.Name, state.Arm, arm.Model)
 		}
 	}
 	return nil
@@ -226,13 +233,18 @@ func (s *session) startsBlock(i int) bool {
 func (s *session) blockTime(i int) time.Duration {
 	var sum time.Duration
 	first := block(s.decisions[i].unit)
+	made := map[string]bool{}
 	for _, d := range s.decisions[i:] {
 		if block(d.unit) != first {
 			break
 		}
 		if d.runs() {
 			t, _ := s.estimator.unit(d.unit)
-			sum += t + s.states.buildTime(d.unit.State)
+			sum += t
+			if !made[d.unit.State] {
+				made[d.unit.State] = true
+				sum += s.states.buildTime(d.unit.State)
+			}
 		}
 	}
 	return sum

@@ -14,7 +14,7 @@ import (
 	"attnbudget/results"
 )
 
-// states is the life of prefilled states: made before the first unit that needs one, removed after the last one.
+// states is the life of the plan's states: made before the first unit that needs one, removed after the last one.
 //
 // A state file is used only if the journal says that it was finished in the present environment with the size it has;
 // anything else in the folder is removed when the session begins.
@@ -79,8 +79,8 @@ func (t *states) readJournal() (map[string]results.Event, error) {
 	return ready, nil
 }
 
-// ensure makes the unit's state unless it is there. A failure to make it is the failure of every unit that needs it,
-// found out once.
+// ensure makes the unit's state unless it is there, with the arm that makes it. A failure to make it is the failure of every
+// unit that needs it, found out once.
 func (t *states) ensure(ctx context.Context, u *plan.Unit, job Job) (Output, error) {
 	id := u.State
 	if t.ready[id] {
@@ -89,11 +89,15 @@ func (t *states) ensure(ctx context.Context, u *plan.Unit, job Job) (Output, err
 	if out, ok := t.failed[id]; ok {
 		return out, nil
 	}
+	job.Arm = t.s.arms[t.s.byState[id].Arm]
+	if out, err := t.s.prepare(ctx, job); err != nil || out.Failure != nil {
+		return out, err
+	}
 	if err := t.s.emit(results.Event{Kind: results.EventStateStart, State: id}); err != nil {
 		return Output{}, err
 	}
 	start := time.Now()
-	job.Kind, job.Checkpoint = JobPrefill, ""
+	job.Kind, job.Checkpoint = JobState, ""
 	out, err := t.s.execute(ctx, job)
 	if err != nil {
 		return out, err
@@ -108,10 +112,18 @@ func (t *states) ensure(ctx context.Context, u *plan.Unit, job Job) (Output, err
 		out.Failure = &results.Failure{Kind: results.Crash, Message: err.Error()}
 	}
 	failure := *out.Failure
-	failure.Message = "prefilled state " + id + ": " + failure.Message
+	failure.Message = stateName(t.s.byState[id]) + ": " + failure.Message
 	out.Failure = &failure
 	t.failed[id] = out
 	return out, t.s.emit(results.Event{Kind: results.EventStateFailed, State: id, Failure: failure.Kind, Message: failure.Message})
+}
+
+// stateName is what people call a state.
+func stateName(s plan.State) string {
+	if s.Key.Kind == plan.StateLogits {
+		return "base logits " + s.ID + " of " + s.Arm
+	}
+	return "prefilled cache " + s.ID + " of " + s.Arm
 }
 
 // release tells that a unit which needed the state has its record.

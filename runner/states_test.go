@@ -81,7 +81,7 @@ func TestAStateThatCannotBeMadeFailsItsUnitsOnce(t *testing.T) {
 	equal(t, "jobs", want, calls)
 	equal(t, "failed", 2, sum.Failed)
 	r := b.record("depth/tg4 @ d16/a/001")
-	equal(t, "failure", &results.Failure{Kind: results.OutOfMemory, Message: "prefilled state state-a: no memory"}, r.Failure)
+	equal(t, "failure", &results.Failure{Kind: results.OutOfMemory, Message: "prefilled cache state-a of a: no memory"}, r.Failure)
 	equal(t, "stderr", "fatal error\n", string(r.Stderr))
 	equal(t, "states left", nil, b.files("work/states"))
 }

@@ -53,10 +53,10 @@ func (s *session) job(u *plan.Unit) Job {
 		Threads: u.Key.Threads, Environment: s.o.Environment.ID(),
 	}
 	if u.State != "" {
-		j.State, j.DepthTrace = s.dir.StatePath(u.State), s.depthTraces[u.State]
+		j.State, j.DepthTrace = s.dir.StatePath(u.State), s.byState[u.State].Key.Trace
 	}
 	switch u.Key.Stage {
-	case plan.Perplexity, plan.HellaSwag, plan.Winogrande:
+	case plan.Perplexity, plan.HellaSwag, plan.Winogrande, plan.MultipleChoice, plan.KLDivergence:
 		j.Checkpoint = s.dir.CheckpointPath(u.ID)
 	}
 	return j

@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 
 	"attnbudget/parsers"
@@ -52,7 +53,7 @@ func (ds *dataset) cell(p place, metric string) Cell {
 		return c
 	}
 	c.quality(first)
-	c.guessing(ds.vocab(p.arm))
+	c.guessing(first[metric].Chance, ds.vocab(p.arm))
 	return c
 }
 
@@ -86,20 +87,24 @@ func (c *Cell) quality(values map[string]parsers.Measurement) {
 		}
 	}
 	switch {
-	case c.Metric == plan.MetricNLL || c.Metric == plan.MetricPerplexity:
-		c.chunked(values[plan.MetricNLL])
-		c.TokenError = m.StdErr
 	case len(m.Answers) > 0:
 		c.Interval = ptr(stat.Wilson(correct(m.Answers), len(m.Answers), Level))
+	case c.Metric == plan.MetricPerplexity:
+		c.chunked(values[plan.MetricNLL])
+		c.TokenError = m.StdErr
+	default:
+		c.chunked(m)
+		c.TokenError = m.StdErr
 	}
 	if m.Rounding > 0 {
 		c.Warnings = append(c.Warnings, fmt.Sprintf("read from rounded output, within %v", m.Rounding))
 	}
 }
 
-// guessing warns of a score that guessing gets too. vocab is the number of tokens that a model chooses from, 0 if unknown.
-func (c *Cell) guessing(vocab int) {
-	share := chance(c.Metric)
+// guessing warns of a score that guessing gets too. share is the accuracy of guessing, 0 where it is the metric's; vocab
+// the number of tokens that a model chooses from, 0 if unknown.
+func (c *Cell) guessing(share float64, vocab int) {
+	share = cmp.Or(share, chance(c.Metric))
 	switch {
 	case share > 0 && c.Interval != nil && c.Interval.Lo <= share:
 		c.Warnings = append(c.Warnings, fmt.Sprintf("no better than guessing: the interval reaches down to %.0f %%", 100*share))
@@ -108,25 +113,28 @@ func (c *Cell) guessing(vocab int) {
 	}
 }
 
-// chunked gives nll and perplexity their interval over chunks.
-func (c *Cell) chunked(nll parsers.Measurement) {
-	if len(nll.Chunks) == 0 {
+// chunked gives a mean, or what is a function of one, its interval over chunks.
+func (c *Cell) chunked(mean parsers.Measurement) {
+	if len(mean.Chunks) == 0 {
 		return
 	}
-	chunks := statChunks(nll.Chunks)
-	i, err := stat.MeanNLL(chunks, Level)
+	chunks := statChunks(mean.Chunks)
+	i, err := stat.ChunkMean(chunks, Level)
 	if err != nil {
 		c.Warnings = append(c.Warnings, err.Error())
 		return
 	}
-	if c.Metric == plan.MetricPerplexity {
+	switch c.Metric {
+	case plan.MetricPerplexity:
 		i = i.Exp()
+	case plan.MetricRMSDeltaP:
+		i = i.Sqrt()
 	}
 	c.Interval = &i
-	if nll.StdErr == nil {
+	if mean.StdErr == nil || c.Metric == plan.MetricRMSDeltaP { // whose error is that of the root
 		return
 	}
-	if e, ok := stat.DesignEffect(chunks, *nll.StdErr); ok {
+	if e, ok := stat.DesignEffect(chunks, *mean.StdErr); ok {
 		c.DesignEffect = &e
 	}
 }
@@ -134,7 +142,7 @@ func (c *Cell) chunked(nll parsers.Measurement) {
 func statChunks(chunks []parsers.Chunk) []stat.Chunk {
 	out := make([]stat.Chunk, len(chunks))
 	for i, c := range chunks {
-		out[i] = stat.Chunk{Tokens: c.Tokens, NLL: c.NLL}
+		out[i] = stat.Chunk{Tokens: c.Tokens, Sum: c.Sum}
 	}
 	return out
 }

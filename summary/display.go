@@ -27,12 +27,12 @@ func (d display) heading() string {
 func newDisplay(metric string, values []float64) display {
 	d := display{label: label(metric), scale: 1, decimals: -1}
 	switch {
-	case isAccuracy(metric):
+	case isFraction(metric):
 		d.unit, d.scale, d.points = "%", 100, " pp"
 	case isBytes(metric):
 		d.unit, d.scale = byteUnit(values)
 		d.decimals = commonDecimals(values, d.scale)
-	case metric == plan.MetricNLL:
+	case metric == plan.MetricNLL || metric == plan.MetricMeanKLD || isPercentile(metric):
 		d.unit = "nats"
 	}
 	return d
@@ -62,13 +62,43 @@ func label(metric string) string {
 		return "Winogrande"
 	case plan.MetricWinograndeCorrected:
 		return "Winogrande, corrected"
+	case plan.MetricChoiceAccuracy:
+		return "multiple choice"
+	case plan.MetricMeanKLD:
+		return "KLD"
+	case plan.MetricMedianKLD:
+		return "median KLD"
+	case plan.MetricP99KLD:
+		return "99 % KLD"
+	case plan.MetricMaxKLD:
+		return "maximum KLD"
+	case plan.MetricSameTop:
+		return "same top token"
+	case plan.MetricMeanDeltaP:
+		return "Δp"
+	case plan.MetricRMSDeltaP:
+		return "RMS Δp"
 	}
 	return metric
 }
 
-func isAccuracy(metric string) bool { return chance(metric) > 0 }
+// isFraction tells whether people write a metric in per cent.
+func isFraction(metric string) bool {
+	switch metric {
+	case plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy, plan.MetricWinograndeCorrected, plan.MetricChoiceAccuracy,
+		plan.MetricSameTop, plan.MetricMeanDeltaP, plan.MetricRMSDeltaP:
+		return true
+	}
+	return false
+}
 
-// chance is the accuracy of guessing: one of four endings, one of two names. It is 0 for other metrics.
+// isPercentile tells whether a metric is one value of many, which has no error from which a difference could be told.
+func isPercentile(metric string) bool {
+	return metric == plan.MetricMedianKLD || metric == plan.MetricP99KLD || metric == plan.MetricMaxKLD
+}
+
+// chance is the accuracy of guessing: one of four endings, one of two names. It is 0 for other metrics, and for tasks that
+// differ in how many answers they have.
 func chance(metric string) float64 {
 	switch metric {
 	case plan.MetricHellaSwagAccuracy:

@@ -24,7 +24,10 @@ type comparison struct {
 
 // higherIsBetter says which way a metric should go.
 func higherIsBetter(metric string) bool {
-	return slices.Contains([]string{plan.MetricTokensPerSecond, plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy, plan.MetricWinograndeCorrected}, metric)
+	return slices.Contains([]string{
+		plan.MetricTokensPerSecond, plan.MetricHellaSwagAccuracy, plan.MetricWinograndeAccuracy, plan.MetricWinograndeCorrected,
+		plan.MetricChoiceAccuracy, plan.MetricSameTop, plan.MetricMeanDeltaP,
+	}, metric)
 }
 
 // effects compares every arm with the baseline and with the arm that differs only in its mask.
@@ -32,8 +35,8 @@ func (ds *dataset) effects() []Effect {
 	out := []Effect{}
 	for _, p := range ds.places() {
 		for _, metric := range ds.metrics(p) {
-			if metric == plan.MetricNLL {
-				continue // its difference is the logarithm of the ratio of perplexities
+			if metric == plan.MetricNLL || isPercentile(metric) {
+				continue // the difference of nll is the logarithm of the ratio of perplexities; percentiles have no effects
 			}
 			for _, r := range ds.references(p.arm) {
 				if len(ds.at[place{r.arm, p.condition}]) == 0 {
@@ -107,7 +110,9 @@ func (ds *dataset) compare(c comparison) Effect {
 		ds.compareTimes(&e)
 	case stage == plan.Perplexity:
 		ds.comparePerplexity(&e)
-	case stage == plan.HellaSwag || stage == plan.Winogrande:
+	case stage == plan.KLDivergence:
+		ds.compareDivergence(&e)
+	case stage == plan.HellaSwag || stage == plan.Winogrande || stage == plan.MultipleChoice:
 		ds.compareAccuracy(&e)
 	default:
 		ds.compareExact(&e)

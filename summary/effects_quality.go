@@ -23,13 +23,13 @@ func (ds *dataset) comparePerplexity(e *Effect) {
 		return
 	}
 	a, b := statChunks(arm.values[plan.MetricNLL].Chunks), statChunks(against.values[plan.MetricNLL].Chunks)
-	t, err := stat.NLLDifference(a, b, Level)
+	t, err := stat.ChunkDifference(a, b, Level)
 	if err != nil {
 		e.Refused = err.Error()
 		return
 	}
 	// The errors of the other two are those of the first: the same chunks.
-	hl, _ := stat.NLLDifferenceHL(a, b, Level)
+	hl, _ := stat.ChunkDifferenceHL(a, b, Level)
 	ppl, _ := stat.PerplexityDifference(a, b, Level)
 	if e.Metric == plan.MetricNLL {
 		ppl = t

@@ -17,7 +17,7 @@ func (l *layout) legend(cells [][]TableCell) string {
 		undecided = undecided || c.Effect != nil && c.Verdict == Undecided
 		equal = equal || c.Effect != nil && c.Verdict == Equal
 		decided := c.Effect != nil && (c.Verdict == Better || c.Verdict == Worse)
-		points = points || decided && isAccuracy(c.Metric) && l.effectOf(c.Metric) == plan.EffectDifference
+		points = points || decided && isFraction(c.Metric) && l.effectOf(c.Metric) == plan.EffectDifference
 	}
 	if len(l.def.Cells) == 1 && len(l.def.Columns) > 0 { // else the head of the column says it
 		parts = append(parts, l.displays[l.def.Cells[0]].heading())

@@ -133,7 +133,7 @@ func TestEveryMetricHasALabelAndAnEffect(t *testing.T) {
 			t.Errorf("%s is called %q", m, d.heading())
 		}
 		seen[d.heading()] = true
-		if (plan.UsualEffect(m) == plan.EffectDifference) != (isAccuracy(m) || m == plan.MetricNLL) {
+		if (plan.UsualEffect(m) == plan.EffectDifference) != (d.unit == "%" || d.unit == "nats") {
 			t.Errorf("the usual effect of %s is a %s", m, plan.UsualEffect(m))
 		}
 	}

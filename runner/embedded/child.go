@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"attnbudget/engine"
 	"attnbudget/plan"
 	"attnbudget/runner"
 )
@@ -57,8 +58,8 @@ func (c *child) run(ctx context.Context) error {
 	switch c.job.Kind {
 	case runner.JobPrepare:
 		return nil
-	case runner.JobPrefill:
-		return c.prefill(ctx, m.model)
+	case runner.JobState:
+		return c.state(ctx, m.model)
 	case runner.JobUnit:
 	default:
 		return fmt.Errorf("job of unknown kind %q", c.job.Kind)
@@ -74,8 +75,24 @@ func (c *child) run(ctx context.Context) error {
 		return c.hellaSwag(ctx, m.model)
 	case plan.Winogrande:
 		return c.winogrande(ctx, m.model)
+	case plan.MultipleChoice:
+		return c.multipleChoice(ctx, m.model)
+	case plan.KLDivergence:
+		return c.divergence(ctx, m.model)
 	default:
 		return fmt.Errorf("stage %q is not one that the embedded engine executes", stage)
+	}
+}
+
+// state makes the file that units of the condition load.
+func (c *child) state(ctx context.Context, m *engine.Model) error {
+	switch stage := c.job.Condition.Stage; stage {
+	case plan.Depth:
+		return c.prefill(ctx, m)
+	case plan.KLDivergence:
+		return c.baseLogits(ctx, m)
+	default:
+		return fmt.Errorf("units of stage %q load no state", stage)
 	}
 }
 

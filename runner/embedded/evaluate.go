@@ -11,17 +11,33 @@ import (
 	"attnbudget/engine/eval"
 )
 
-func (c *child) perplexity(ctx context.Context, m *engine.Model) error {
+func (c *child) newPerplexity(m *engine.Model) (*eval.Perplexity, error) {
 	in, err := c.input(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cond := c.job.Condition
-	p, err := eval.NewPerplexity(in.tokenizer, in.Input, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks, Threads: c.job.Threads})
+	return eval.NewPerplexity(in.tokenizer, in.Input, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks, Threads: c.job.Threads})
+}
+
+func (c *child) perplexity(ctx context.Context, m *engine.Model) error {
+	p, err := c.newPerplexity(m)
 	if err != nil {
 		return err
 	}
 	return evaluate(ctx, c, m, evaluation[eval.Chunk]{p.ContextOptions, p.Run, p.Write, p.Chunks, 1})
+}
+
+func (c *child) multipleChoice(ctx context.Context, m *engine.Model) error {
+	in, err := c.input(m)
+	if err != nil {
+		return err
+	}
+	q, err := eval.NewChoice(in.tokenizer, in.Input, c.taskOptions())
+	if err != nil {
+		return err
+	}
+	return evaluate(ctx, c, m, evaluation[eval.ChoiceItem]{q.ContextOptions, q.Run, q.Write, len(q.Tasks), tasksPerSync})
 }
 
 func (c *child) hellaSwag(ctx context.Context, m *engine.Model) error {

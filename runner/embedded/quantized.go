@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -79,7 +78,7 @@ func (c *child) makeQuantized(ctx context.Context, m plan.Model, mix quant.Mix, 
 		return quantizedEntry{}, err
 	}
 	entry := quantizedEntry{Schema: quantizedSchema, SHA256: sum, Bytes: info.Size(), path: path}
-	return entry, results.WriteFile(entryPath(path), func(w io.Writer) error { return json.NewEncoder(w).Encode(entry) })
+	return entry, results.WriteFile(entryPath(path), func(f *os.File) error { return json.NewEncoder(f).Encode(entry) })
 }
 
 // removeHalfMade deletes what a process that was killed while it made path has left. The caller holds path's lock.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -54,7 +53,7 @@ func (c *child) bench(ctx context.Context, m *engine.Model) error {
 	if c.job.State != "" {
 		f, err := os.Open(c.job.State)
 		if err != nil {
-			return fmt.Errorf("prefilled state: %w", err)
+			return fmt.Errorf("prefilled cache: %w", err)
 		}
 		defer f.Close()
 		o.State = f
@@ -67,14 +66,14 @@ func (c *child) bench(ctx context.Context, m *engine.Model) error {
 	return bench.Write(c.stdout, "jsonl", []bench.Result{r})
 }
 
-// prefill makes the state that depth units load.
+// prefill makes the cache that depth units load.
 func (c *child) prefill(ctx context.Context, m *engine.Model) error {
 	o, err := c.benchOptions()
 	if err != nil {
 		return err
 	}
 	c.say.progress("prefill", 0, int64(o.Depth))
-	return results.WriteFile(c.job.State, func(w io.Writer) error { return bench.Prefill(ctx, m, o, w) })
+	return results.WriteFile(c.job.State, func(f *os.File) error { return bench.Prefill(ctx, m, o, f) })
 }
 
 // kvLine is the JSON line of the kv stage, docs/format/output.md.

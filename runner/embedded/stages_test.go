@@ -106,11 +106,11 @@ func TestADepthUnitLoadsThePrefilledState(t *testing.T) {
 	j.State = filepath.Join(t.TempDir(), "s.state")
 
 	without, err := x.Execute(t.Context(), j, func(runner.Progress) {})
-	if err != nil || without.Failure == nil || without.Failure.Kind != results.Crash || !strings.Contains(without.Failure.Message, "prefilled state") {
+	if err != nil || without.Failure == nil || without.Failure.Kind != results.Crash || !strings.Contains(without.Failure.Message, "prefilled cache") {
 		t.Errorf("without the state: %+v, %v", without.Failure, err)
 	}
 	prefill := j
-	prefill.Kind = runner.JobPrefill
+	prefill.Kind = runner.JobState
 	if out, _ := succeed(t, x, prefill); len(out.Stdout) != 0 {
 		t.Errorf("the prefill printed %s", out.Stdout)
 	}

@@ -43,6 +43,11 @@ func (i Interval) mapped(f func(float64) float64) Interval {
 // Exp is the interval of exp(x), for x on a log scale.
 func (i Interval) Exp() Interval { return i.mapped(math.Exp) }
 
+// Sqrt is the interval of the root of x; what lies below 0 counts as 0.
+func (i Interval) Sqrt() Interval {
+	return i.mapped(func(x float64) float64 { return math.Sqrt(max(x, 0)) })
+}
+
 // unbounded is an estimate alone.
 func unbounded(est, level float64, method string, n int) Interval {
 	return Interval{Est: est, Lo: est, Hi: est, Level: level, Method: method, N: n}

@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// TwoSidedP is the p of Student's t test that a mean is zero, from its t interval (MeanT, NLLDifference): below 1 minus the
+// TwoSidedP is the p of Student's t test that a mean is zero, from its t interval (MeanT, ChunkDifference): below 1 minus the
 // interval's level exactly where that excludes zero. ok is false where there is no interval.
 func TwoSidedP(mean Interval) (p float64, ok bool) {
 	if !mean.Bounded {

@@ -49,18 +49,19 @@ func DetectableRatio(logRatios []float64, level, power float64) (ratio float64, 
 	return math.Exp(t * sd / math.Sqrt(float64(n))), true
 }
 
-// Chunk is the negative log-likelihood of one window of a text, summed over its scored tokens.
+// Chunk is something that every token of a text has, such as a negative log-likelihood, summed over the scored tokens of one
+// window of the text.
 type Chunk struct {
 	Tokens int
-	NLL    float64
+	Sum    float64
 }
 
-// NLLDifference is the difference of mean nll a token of the same chunks under two settings, treated minus base, with
+// ChunkDifference is the difference of the mean a token of the same chunks under two settings, treated minus base, with
 // an interval that takes chunks and not tokens as independent, because tokens of a chunk share a document. With D_k
 // the difference summed over chunk k, T_k its tokens and delta = sum D / sum T, the error is that of a ratio
 // estimator, sqrt(m/(m-1) sum (D_k - T_k delta)^2) / sum T, which for equal chunks is sd/sqrt(m); the interval uses
 // Student's t with m-1 degrees of freedom. Chunks of different numbers of tokens under the two settings are an error.
-func NLLDifference(treated, base []Chunk, level float64) (Interval, error) {
+func ChunkDifference(treated, base []Chunk, level float64) (Interval, error) {
 	const method = "paired t over chunks"
 	d, total, err := chunkDifferences(treated, base)
 	if err != nil {
@@ -89,9 +90,9 @@ func NLLDifference(treated, base []Chunk, level float64) (Interval, error) {
 	return i, nil
 }
 
-// NLLDifferenceHL is the Hodges-Lehmann estimate of the chunks' differences of mean nll a token with the signed-rank
+// ChunkDifferenceHL is the Hodges-Lehmann estimate of the chunks' differences of the mean a token with the signed-rank
 // interval, for few chunks. It weighs all chunks alike.
-func NLLDifferenceHL(treated, base []Chunk, level float64) (Interval, error) {
+func ChunkDifferenceHL(treated, base []Chunk, level float64) (Interval, error) {
 	d, _, err := chunkDifferences(treated, base)
 	if err != nil {
 		return Interval{}, err
@@ -109,7 +110,7 @@ func chunkDifferences(treated, base []Chunk) (d []float64, total int, err error)
 		if treated[k].Tokens != base[k].Tokens || base[k].Tokens < 1 {
 			return nil, 0, fmt.Errorf("chunk %d: %d and %d tokens do not pair", k+1, treated[k].Tokens, base[k].Tokens)
 		}
-		d = append(d, treated[k].NLL-base[k].NLL)
+		d = append(d, treated[k].Sum-base[k].Sum)
 		total += base[k].Tokens
 	}
 	return d, total, nil
@@ -123,47 +124,63 @@ func perToken(sums []float64, chunks []Chunk) []float64 {
 	return out
 }
 
-// MeanNLL is the mean nll a token with an interval over chunks, as NLLDifference against nothing.
-func MeanNLL(chunks []Chunk, level float64) (Interval, error) {
+// ChunkMean is the mean a token with an interval over chunks, as ChunkDifference against nothing.
+func ChunkMean(chunks []Chunk, level float64) (Interval, error) {
 	zero := make([]Chunk, len(chunks))
 	for k, c := range chunks {
 		zero[k].Tokens = c.Tokens
 	}
-	i, err := NLLDifference(chunks, zero, level)
+	i, err := ChunkDifference(chunks, zero, level)
 	i.Method = "t over chunks"
 	return i, err
 }
 
-// PerplexityDifference is exp(mean nll) under treated minus under base, with an interval over chunks by the delta
-// method: chunk k moves the difference by g_k = (ppl_t (A_k - T_k a) - ppl_b (B_k - T_k b)) / sum T, where A_k and B_k
-// are its nll sums, a and b the means a token; the error is sqrt(m/(m-1) sum g_k^2). Pairing is kept, because g_k is
-// taken within a chunk.
+// PerplexityDifference is exp(mean nll) under treated minus under base, with an interval over chunks by the delta method.
 func PerplexityDifference(treated, base []Chunk, level float64) (Interval, error) {
+	return deltaDifference(treated, base, level, func(mean float64) (value, slope float64) { return math.Exp(mean), math.Exp(mean) })
+}
+
+// RMSDifference is the root of the mean square under treated minus under base, for chunks of squares, with an interval
+// over chunks by the delta method.
+func RMSDifference(treated, base []Chunk, level float64) (Interval, error) {
+	return deltaDifference(treated, base, level, func(mean float64) (value, slope float64) {
+		if mean == 0 {
+			return 0, 0 // all squares are 0: there is nothing that could vary
+		}
+		return math.Sqrt(mean), 0.5 / math.Sqrt(mean)
+	})
+}
+
+// deltaDifference is f(a) - f(b), a and b the means a token under treated and base: chunk k moves it by
+// g_k = (f'(a) (A_k - T_k a) - f'(b) (B_k - T_k b)) / sum T, where A_k and B_k are its sums; the error is
+// sqrt(m/(m-1) sum g_k^2). Pairing is kept, because g_k is taken within a chunk.
+func deltaDifference(treated, base []Chunk, level float64, f func(mean float64) (value, slope float64)) (Interval, error) {
 	const method = "delta method over chunks, t"
 	_, total, err := chunkDifferences(treated, base)
 	if err != nil {
 		return Interval{}, err
 	}
 	a, b := meanToken(treated, total), meanToken(base, total)
-	pt, pb := math.Exp(a), math.Exp(b)
+	ft, slopeT := f(a)
+	fb, slopeB := f(b)
 	m := len(base)
 	if m < 2 {
-		return unbounded(pt-pb, level, method, m).warn("one chunk: no interval"), nil
+		return unbounded(ft-fb, level, method, m).warn("one chunk: no interval"), nil
 	}
 	ss := 0.0
 	for k := range base {
 		t := float64(base[k].Tokens)
-		g := (pt*(treated[k].NLL-t*a) - pb*(base[k].NLL-t*b)) / float64(total)
+		g := (slopeT*(treated[k].Sum-t*a) - slopeB*(base[k].Sum-t*b)) / float64(total)
 		ss += g * g
 	}
 	half := tQuantile(1-(1-level)/2, m-1) * math.Sqrt(float64(m)/float64(m-1)*ss)
-	return bounded(pt-pb, pt-pb-half, pt-pb+half, level, method, m), nil
+	return bounded(ft-fb, ft-fb-half, ft-fb+half, level, method, m), nil
 }
 
 func meanToken(chunks []Chunk, total int) float64 {
 	sum := 0.0
 	for _, c := range chunks {
-		sum += c.NLL
+		sum += c.Sum
 	}
 	return sum / float64(total)
 }
@@ -171,10 +188,10 @@ func meanToken(chunks []Chunk, total int) float64 {
 // Exact is a number that no noise touches, as an interval of no width.
 func Exact(v float64) Interval { return bounded(v, v, v, 1, "exact", 1) }
 
-// DesignEffect is how many times wider the variance of the mean nll is over chunks than over tokens taken as
+// DesignEffect is how many times wider the variance of the mean is over chunks than over tokens taken as
 // independent, whose standard error is given. ok is false where either is 0 or there is one chunk.
 func DesignEffect(chunks []Chunk, tokenError float64) (ratio float64, ok bool) {
-	i, err := MeanNLL(chunks, 0.95)
+	i, err := ChunkMean(chunks, 0.95)
 	if err != nil || !i.Bounded || tokenError <= 0 {
 		return 0, false
 	}

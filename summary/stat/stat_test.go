@@ -253,7 +253,7 @@ func TestMedianIntervalHasItsLevel(t *testing.T) {
 
 func TestFewValuesGiveAnEstimateAWarningAndNoNaN(t *testing.T) {
 	one := []float64{3}
-	nll, err := NLLDifference([]Chunk{{10, 12}}, []Chunk{{10, 11}}, 0.95)
+	nll, err := ChunkDifference([]Chunk{{10, 12}}, []Chunk{{10, 11}}, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +356,7 @@ func TestIntervalsCoverAtTheirLevel(t *testing.T) {
 	}
 }
 
-func TestNLLDifferenceOfEqualChunksIsThePairedT(t *testing.T) {
+func TestChunkDifferenceOfEqualChunksIsThePairedT(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	var a, b []Chunk
 	var d []float64
@@ -364,7 +364,7 @@ func TestNLLDifferenceOfEqualChunksIsThePairedT(t *testing.T) {
 		base, diff := 900+50*r.NormFloat64(), 2+r.NormFloat64()
 		a, b, d = append(a, Chunk{255, base + diff}), append(b, Chunk{255, base}), append(d, diff/255)
 	}
-	got, err := NLLDifference(a, b, 0.95)
+	got, err := ChunkDifference(a, b, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestNLLDifferenceOfEqualChunksIsThePairedT(t *testing.T) {
 	near(t, "lower", got.Lo, want.Lo, 1e-12)
 	near(t, "upper", got.Hi, want.Hi, 1e-12)
 	// Pairing must be worth what the spread of documents costs.
-	alone, err := MeanNLL(b, 0.95)
+	alone, err := ChunkMean(b, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,8 +382,8 @@ func TestNLLDifferenceOfEqualChunksIsThePairedT(t *testing.T) {
 	}
 }
 
-func TestNLLDifferenceWeighsChunksByTokens(t *testing.T) {
-	got, err := NLLDifference([]Chunk{{100, 110}, {300, 330}}, []Chunk{{100, 100}, {300, 300}}, 0.95)
+func TestChunkDifferenceWeighsChunksByTokens(t *testing.T) {
+	got, err := ChunkDifference([]Chunk{{100, 110}, {300, 330}}, []Chunk{{100, 100}, {300, 300}}, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -398,7 +398,7 @@ func TestUnpairedChunksAreRefused(t *testing.T) {
 		{{}, {}},
 		{{{0, 0}}, {{0, 0}}},
 	} {
-		if i, err := NLLDifference(c[0], c[1], 0.95); err == nil {
+		if i, err := ChunkDifference(c[0], c[1], 0.95); err == nil {
 			t.Errorf("%v and %v pair to %+v", c[0], c[1], i)
 		}
 	}
@@ -439,11 +439,11 @@ func TestPerplexityDifferenceMatchesASmallDisturbance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nll, err := NLLDifference(a, b, 0.95)
+	nll, err := ChunkDifference(a, b, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := MeanNLL(b, 0.95)
+	base, err := ChunkMean(b, 0.95)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -479,7 +479,7 @@ func TestDesignEffectOfIndependentTokensIsNearOne(t *testing.T) {
 		c := Chunk{Tokens: 255}
 		for range c.Tokens {
 			v := r.ExpFloat64()
-			c.NLL += v
+			c.Sum += v
 			sum, sum2, n = sum+v, sum2+v*v, n+1
 		}
 		chunks = append(chunks, c)

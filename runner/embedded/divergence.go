@@ -1,0 +1,60 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"attnbudget/engine"
+	"attnbudget/engine/eval"
+	"attnbudget/results"
+)
+
+// divergence compares the arm with the logits of the base.
+func (c *child) divergence(ctx context.Context, m *engine.Model) error {
+	tok, err := m.Tokenizer()
+	if err != nil {
+		return err
+	}
+	base, err := os.Open(c.job.State)
+	if err != nil {
+		return fmt.Errorf("base logits: %w", err)
+	}
+	defer base.Close()
+	info, err := base.Stat()
+	if err != nil {
+		return fmt.Errorf("base logits: %w", err)
+	}
+	cond := c.job.Condition
+	d, err := eval.NewDivergence(tok, base.Name(), base, info.Size(), eval.DivergenceOptions{NBatch: cond.Batch, Chunks: cond.Chunks, Threads: c.job.Threads})
+	if err != nil {
+		return err
+	}
+	return evaluate(ctx, c, m, evaluation[eval.DivergenceChunk]{d.ContextOptions, d.Run, d.Write, d.Chunks, 1})
+}
+
+// baseLogits makes the logits that divergence compares with.
+func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
+	p, err := c.newPerplexity(m)
+	if err != nil {
+		return err
+	}
+	base, err := c.contextOptions()
+	if err != nil {
+		return err
+	}
+	ec, err := m.NewContext(p.ContextOptions(base))
+	if err != nil {
+		return err
+	}
+	defer ec.Close()
+	return results.WriteFile(c.job.State, func(f *os.File) error {
+		finished := 0
+		_, err := p.RunBase(ctx, ec, f, nil, func(eval.Chunk) error {
+			finished++
+			c.say.progress("base logits", int64(finished), int64(p.Chunks))
+			return nil
+		})
+		return err
+	})
+}
