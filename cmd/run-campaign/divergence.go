@@ -36,12 +36,12 @@ llama-perplexity has written for the base model: Kullback-Leibler divergence, pe
 			if err != nil {
 				return err
 			}
-			return evaluate(c, f, "kl-divergence", func(tok *tokenizer.Tokenizer) (evaluation[eval.DivergenceChunk], int, error) {
+			return evaluate(c, f, evaluationHead{Stage: "kl-divergence", File: base}, func(tok *tokenizer.Tokenizer) (e prepared[eval.DivergenceChunk], err error) {
 				d, err := eval.NewDivergence(tok, base, file, info.Size(), eval.DivergenceOptions{NBatch: f.context.batch, Chunks: chunks, Threads: f.model.threads})
 				if err != nil {
-					return nil, 0, err
+					return e, err
 				}
-				return d, d.Chunks, nil
+				return prepared[eval.DivergenceChunk]{d, d.Chunks, d.Warnings}, nil
 			})
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -291,7 +292,7 @@ var contextDefaults engine.ContextOptions
 // implementations of one quantised product differ by rounding, which moves a single token more than any mean: means
 // must agree within one of their standard errors, as upstream prints them, percentiles within 5%, and those that ten
 // tokens decide within 10%. The two extremes are those of a token each, and must agree within half.
-func compareDivergences(t *testing.T, ours, log string) {
+func compareDivergences(t *testing.T, format, ours, log string) {
 	t.Helper()
 	theirs := make(map[string]string)
 	for line := range strings.Lines(log) {
@@ -312,6 +313,9 @@ func compareDivergences(t *testing.T, ours, log string) {
 			t.Fatalf("ours       %supstream's %s", line, want)
 		}
 		for i := range a {
+			if full() && i == 0 && slices.Contains(reported, name) {
+				note(sectionDivergence, format+", "+strings.Join(strings.Fields(name), " "), value(want), value(line), fmt.Sprintf("%+.2g", a[i]-b[i]), fmt.Sprintf("%.2g", allowance(name, line, b, i)))
+			}
 			if off := math.Abs(a[i] - b[i]); off > allowance(name, line, b, i)+1.5*digit {
 				t.Errorf("figure %d is off by %.3g\nours       %supstream's %s", i+1, off, line, want)
 			}
@@ -321,6 +325,15 @@ func compareDivergences(t *testing.T, ours, log string) {
 		t.Errorf("%d lines of the log were compared, %d expected", compared, want)
 	}
 	t.Logf("%d lines compared; %s; upstream: %s", compared, lineOf(ours, "Mean    KLD"), lineOf(log, "Mean    KLD"))
+}
+
+// reported are the statistics in the report.
+var reported = []string{"Mean ln(PPL(Q)/PPL(base))", "Mean    KLD", "99.9%   KLD", "Median  KLD", "RMS Δp", "Same top p"}
+
+// value is a line without its label.
+func value(line string) string {
+	_, v, _ := strings.Cut(line, ":")
+	return strings.Join(strings.Fields(v), " ")
 }
 
 // allowance is how far figure i of a line may be from upstream's.

@@ -27,6 +27,8 @@ type ChoiceTask struct {
 
 func (t ChoiceTask) place() string { return fmt.Sprintf("%s: task %d", t.File, t.Index) }
 
+func (t ChoiceTask) hash() string { return t.Hash }
+
 func (t ChoiceTask) texts() []string {
 	var s []string
 	for _, a := range t.Answers {
@@ -157,7 +159,8 @@ func ReadChoices(in Input) ([]ChoiceTask, error) {
 
 // Choice is a prepared evaluation.
 type Choice struct {
-	Tasks []ChoiceTask // in the order of evaluation
+	Tasks    []ChoiceTask // in the order of evaluation
+	Warnings []string     // for people
 
 	options TaskOptions
 	groups  []group
@@ -177,7 +180,7 @@ type ChoiceItem struct {
 
 const kindChoice = "multiple_choice_task"
 
-// NewChoice reads the tasks, selects them as upstream does (in the file's order, or at random if fewer are wanted) and
+// NewChoice reads the tasks, selects them (upstream takes them in the file's order, or draws them if fewer are wanted) and
 // tokenises them. The error may be a *FormatError or a *TooLongError.
 func NewChoice(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*Choice, error) {
 	o = o.withDefaults()
@@ -188,19 +191,16 @@ func NewChoice(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*Choice, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &Choice{Tasks: all}
-	if o.Tasks > 0 && o.Tasks < len(all) {
-		c.Tasks = nil
-		for _, i := range drawSwapping(len(all), o.Tasks) {
-			c.Tasks = append(c.Tasks, all[i])
-		}
+	var c Choice
+	if c.Tasks, c.Warnings, err = selectTasks(in.Name, all, o, drawSome); err != nil {
+		return nil, err
 	}
 	for _, t := range c.Tasks {
 		o.Sequences = max(o.Sequences, len(t.Answers))
 	}
 	c.options = o
 	c.groups, err = fit(tok, c.Tasks, o)
-	return c, err
+	return &c, err
 }
 
 // ContextOptions is base with the size that the evaluation needs.
@@ -243,6 +243,18 @@ func (c *Choice) item(i int, logProbs []float64) ChoiceItem {
 	}
 	item.Margin = float64(item.Scores[t.Gold]) - others
 	return item
+}
+
+// Doubts are reasons not to believe the result, for people.
+func (c *Choice) Doubts(items []ChoiceItem) []string {
+	right, chance := 0, 0.0
+	for _, t := range items {
+		if t.Pick == t.Gold {
+			right++
+		}
+		chance += 1 / float64(len(t.Scores)) / float64(len(items))
+	}
+	return withinChance(right, len(items), chance)
 }
 
 // Write prints the finished tasks: their JSON lines and upstream's lines.

@@ -21,6 +21,8 @@ type Divergence struct {
 	NSeq   int // as upstream prints it
 	Chunks int // to compare
 
+	Warnings []string // for people
+
 	threads int
 	name    string
 	base    io.ReaderAt
@@ -76,8 +78,10 @@ func NewDivergence(tok *tokenizer.Tokenizer, name string, base io.ReaderAt, size
 	d := &Divergence{threads: o.Threads, name: name, base: base, layout: l, Chunks: l.chunks}
 	d.passages = passages{NCtx: l.nCtx, bos: tok.BOS(), addBOS: tok.AddBOS(), tokens: tokens}
 	d.NSeq, d.NBatch = d.parallel(defaultInt(o.NBatch, 2048))
-	if o.Chunks > 0 {
-		d.Chunks = min(d.Chunks, o.Chunks)
+	if o.Chunks > d.Chunks {
+		d.Warnings = append(d.Warnings, fmt.Sprintf("%s: %d chunks are wanted, it has %d: all are compared", name, o.Chunks, d.Chunks))
+	} else if o.Chunks > 0 {
+		d.Chunks = o.Chunks
 	}
 	return d, nil
 }

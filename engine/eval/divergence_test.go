@@ -356,7 +356,7 @@ func TestDivergenceAgreesWithUpstream(t *testing.T) {
 			if err := d.Write(&b, chunks); err != nil {
 				t.Fatal(err)
 			}
-			compareDivergences(t, b.String(), upstreamLog(t, "kld-"+format))
+			compareDivergences(t, format, b.String(), upstreamLog(t, "kld-"+format))
 		})
 	}
 }

@@ -74,6 +74,15 @@ func (s *divergenceSums) sameTop() estimate {
 	return estimate{p, math.Sqrt(p * (1 - p) / float64(s.Tokens-1))}
 }
 
+// Doubts are reasons not to believe the result, for people.
+func (d *Divergence) Doubts(chunks []DivergenceChunk) []string {
+	var s divergenceSums
+	for _, c := range chunks {
+		s.add(c)
+	}
+	return beyondVocabulary(s.logPPL().exp().value, d.layout.vocab)
+}
+
 // Write prints the finished chunks: their JSON lines, upstream's running table and, from 100 tokens on, its statistics.
 func (d *Divergence) Write(w io.Writer, chunks []DivergenceChunk) error {
 	o := &printer{w: w}

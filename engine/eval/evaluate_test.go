@@ -424,7 +424,7 @@ func TestWriteGolden(t *testing.T) {
 	if err := new(HellaSwag).Write(&b, []HellaSwagItem{{kindHellaSwag, 1, 217, "9c56cc51b374c3ba", [4]float64{-2.51, -3.02, -2.7, -2.66}, 0, 0, 0.15}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := new(Winogrande).Write(&b, []WinograndeItem{{kindWinogrande, 1, 0, "9c56cc51b374c3ba", [2]float32{-2.891664, -2.741003}, [2]float32{-2.9, -2.7}, 2, 2, 2}}); err != nil {
+	if err := new(Winogrande).Write(&b, []WinograndeItem{{kindWinogrande, 1, 0, "9c56cc51b374c3ba", ruleUpstream, [2]float32{-2.891664, -2.741003}, [2]float32{-2.9, -2.7}, 2, 2, 2}}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `perplexity: calculating perplexity over 2 chunks, n_ctx=512, batch_size=2048, n_seq=4
@@ -435,7 +435,7 @@ Final estimate: PPL = 31.1240 +/- 2.35440
 {"kind":"hellaswag_task","n":1,"task":217,"hash":"9c56cc51b374c3ba","scores":[-2.51,-3.02,-2.7,-2.66],"gold":0,"pick":0,"margin":0.15}
 task	acc_norm	95% confidence interval
 1	100.00000000%	[20.6549%, 100.0000%]
-{"kind":"winogrande_task","n":1,"task":0,"hash":"9c56cc51b374c3ba","scores":[-2.891664,-2.741003],"corrected":[-2.9,-2.7],"gold":2,"pick":2,"corrected_pick":2}
+{"kind":"winogrande_task","n":1,"task":0,"hash":"9c56cc51b374c3ba","rule":"upstream","scores":[-2.891664,-2.741003],"corrected":[-2.9,-2.7],"gold":2,"pick":2,"corrected_pick":2}
 1	100.0000	 -2.891664   -2.741003  2  2
 `
 	if got := b.String(); got != want {
@@ -444,7 +444,7 @@ task	acc_norm	95% confidence interval
 }
 
 func TestFinishedItemsSurviveTheirJSON(t *testing.T) {
-	items := []WinograndeItem{{kindWinogrande, 1, 0, "x", [2]float32{-2.8916640, -1.0 / 3}, [2]float32{-0.1, -7.25}, 2, 2, 1}}
+	items := []WinograndeItem{{kindWinogrande, 1, 0, "x", ruleCorrected, [2]float32{-2.8916640, -1.0 / 3}, [2]float32{-0.1, -7.25}, 2, 2, 1}}
 	b, err := json.Marshal(items)
 	if err != nil {
 		t.Fatal(err)

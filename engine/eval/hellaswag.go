@@ -28,6 +28,8 @@ type HellaSwagTask struct {
 
 func (t HellaSwagTask) place() string { return fmt.Sprintf("%s:%d", t.File, t.Line) }
 
+func (t HellaSwagTask) hash() string { return t.Hash }
+
 func (t HellaSwagTask) texts() []string {
 	var s []string
 	for _, e := range t.Endings {
@@ -94,7 +96,8 @@ func hellaSwagTask(file string, lines []string, line int) (HellaSwagTask, error)
 
 // HellaSwag is a prepared evaluation.
 type HellaSwag struct {
-	Tasks []HellaSwagTask // in the order of evaluation
+	Tasks    []HellaSwagTask // in the order of evaluation
+	Warnings []string        // for people
 
 	options TaskOptions
 	groups  []group
@@ -114,8 +117,7 @@ type HellaSwagItem struct {
 
 const kindHellaSwag = "hellaswag_task"
 
-// NewHellaSwag reads the tasks, selects them as upstream does (always in random order) and tokenises them. The error
-// may be a *FormatError or a *TooLongError.
+// NewHellaSwag reads the tasks, selects them (upstream draws even all of them in random order) and tokenises them. The error may be a *FormatError or a *TooLongError.
 func NewHellaSwag(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*HellaSwag, error) {
 	o = o.withDefaults()
 	if err := o.check(stageHellaSwag); err != nil {
@@ -126,8 +128,8 @@ func NewHellaSwag(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*HellaSwag
 		return nil, err
 	}
 	h := &HellaSwag{options: o}
-	for _, i := range drawInOrder(len(all), min(defaultInt(o.Tasks, len(all)), len(all))) {
-		h.Tasks = append(h.Tasks, all[i])
+	if h.Tasks, h.Warnings, err = selectTasks(in.Name, all, o, drawInOrder); err != nil {
+		return nil, err
 	}
 	h.groups, err = fit(tok, h.Tasks, o)
 	return h, err
@@ -210,6 +212,17 @@ func (h *HellaSwag) item(i int, scores []float64) HellaSwagItem {
 	return item
 }
 
+// Doubts are reasons not to believe the result, for people.
+func (h *HellaSwag) Doubts(items []HellaSwagItem) []string {
+	right := 0
+	for _, t := range items {
+		if t.Pick == t.Gold {
+			right++
+		}
+	}
+	return withinChance(right, len(items), 0.25)
+}
+
 // Write prints the finished tasks as docs/format/output.md says.
 func (h *HellaSwag) Write(w io.Writer, items []HellaSwagItem) error {
 	o := &printer{w: w}
@@ -226,12 +239,4 @@ func (h *HellaSwag) Write(w io.Writer, items []HellaSwagItem) error {
 		o.printf("%d\t%3.8f%%\t[%3.4f%%, %3.4f%%]\n", i+1, 100*float64(right)/float64(i+1), 100*low, 100*high)
 	}
 	return o.err
-}
-
-// wilson is the 95% score interval of a proportion (Wilson 1927).
-func wilson(right, n int) (low, high float64) {
-	const z95 = 1.95996398454
-	p, z := float64(right)/float64(n), z95*z95/float64(n)
-	half := z * math.Sqrt(float64(n)*(4*p*(1-p)+z)) / (2 * z95)
-	return (p + z/2 - half) / (1 + z), (p + z/2 + half) / (1 + z)
 }

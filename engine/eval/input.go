@@ -35,6 +35,22 @@ func (in Input) passage() (string, error) {
 	return string(bytes.TrimSuffix(in.Data, []byte("\n"))), nil
 }
 
+// passageWarnings say what makes the score of a text another than that of the text people know by its name: upstream
+// tokenises all bytes as they are, and so does passage.
+func (in Input) passageWarnings() []string {
+	var w []string
+	if bytes.HasPrefix(in.Data, bomUTF8) {
+		w = append(w, in.Name+": the byte order mark at the beginning is scored as text: remove it")
+	}
+	if n := bytes.Count(in.Data, []byte("\r\n")); n > 0 {
+		w = append(w, fmt.Sprintf("%s: %d lines end in CRLF, which is scored as text: convert the file to LF to compare with published figures", in.Name, n))
+	}
+	if !utf8.Valid(in.Data) {
+		w = append(w, in.Name+": the text is not UTF-8, and is scored byte by byte where it is not: convert it")
+	}
+	return w
+}
+
 // lines are the lines of a task file, without line ends: UTF-8 (a byte order mark is dropped) or UTF-16 with a mark, LF
 // or CRLF. Empty lines at the end of the file are left out.
 func (in Input) lines() ([]string, error) {

@@ -45,6 +45,9 @@ func (p *Perplexity) RunBase(ctx context.Context, c Context, file io.WriterAt, d
 	if err := p.check(done); err != nil {
 		return nil, err
 	}
+	if p.Stride > 0 {
+		return nil, fmt.Errorf("perplexity: upstream's logits file has no place for chunks that overlap: leave out the stride or the file")
+	}
 	l := logitsLayout{p.NCtx, p.vocab, p.Chunks}
 	if _, err := file.WriteAt(p.logitsHeader(), 0); err != nil {
 		return nil, err
@@ -68,6 +71,9 @@ func (p *Perplexity) RunBase(ctx context.Context, c Context, file io.WriterAt, d
 			return chunks, err
 		}
 		if _, err := file.WriteAt(codes, l.chunk(len(chunks))); err != nil {
+			return chunks, err
+		}
+		if err := p.tell(len(chunks), values); err != nil {
 			return chunks, err
 		}
 		chunks = append(chunks, chunk)

@@ -2,16 +2,35 @@ package eval
 
 import "attnbudget/engine"
 
-// passages is a text in chunks of NCtx tokens. The first half of a chunk is context, the second is predicted.
+// passages is a text in chunks of NCtx tokens. The first half of a chunk is context, the second is predicted. With a stride
+// the chunks overlap: each begins Stride tokens behind the one before, and its last Stride tokens are predicted, so that
+// every token from the first chunk's predicted ones on is predicted once, from at least NCtx-Stride tokens.
 type passages struct {
 	NCtx   int // tokens of a chunk
+	Stride int // 0: chunks stand side by side
 	bos    int32
 	addBOS bool // the first token of a chunk, which nothing predicts, gives way to BOS
 	tokens []int32
 }
 
 // first is the first position whose logits are scored; they predict the token behind it.
-func (p passages) first() int { return p.NCtx / 2 }
+func (p passages) first() int {
+	if p.Stride > 0 {
+		return p.NCtx - 1 - p.Stride
+	}
+	return p.NCtx / 2
+}
+
+// step is how far the beginnings of two chunks lie apart.
+func (p passages) step() int {
+	if p.Stride > 0 {
+		return p.Stride
+	}
+	return p.NCtx
+}
+
+// whole is how many chunks the text has; what is left at its end is not evaluated.
+func (p passages) whole() int { return (len(p.tokens)-p.NCtx)/p.step() + 1 }
 
 // scored is how many tokens of a chunk are predicted.
 func (p passages) scored() int { return p.NCtx - 1 - p.first() }
@@ -39,7 +58,7 @@ func (p passages) contextOptions(base engine.ContextOptions) engine.ContextOptio
 func (p passages) batch(start, n int) (b *batch, rows []int, targets []int32) {
 	b = &batch{}
 	for seq := range n {
-		tokens := p.tokens[(start+seq)*p.NCtx:][:p.NCtx]
+		tokens := p.tokens[(start+seq)*p.step():][:p.NCtx]
 		for pos, token := range tokens {
 			if pos >= p.first() && pos < p.NCtx-1 {
 				rows = append(rows, len(b.Tokens))

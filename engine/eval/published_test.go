@@ -66,7 +66,11 @@ func TestEveryFormatAndMaskAgreesWithUpstream(t *testing.T) {
 			base := engine.ContextOptions{Mask: mask}
 			none := func(Chunk) error { return nil }
 
-			for nCtx, figures := range map[int][]float64{512: want.PPL512, 2048: want.PPL2048} {
+			for _, c := range []struct {
+				nCtx    int
+				figures []float64
+			}{{512, want.PPL512}, {2048, want.PPL2048}} {
+				nCtx, figures := c.nCtx, c.figures
 				if figures == nil {
 					continue
 				}
@@ -80,6 +84,8 @@ func TestEveryFormatAndMaskAgreesWithUpstream(t *testing.T) {
 				}
 				ppl, stderr, _ := Estimate(chunks)
 				t.Logf("perplexity at %d: %.4f +/- %.5f, upstream %v, ratio off by %.2g", nCtx, ppl, stderr, figures, math.Abs(ppl/figures[0]-1))
+				note(sectionPerplexity, fmt.Sprintf("%s, context %d", name, nCtx), fmt.Sprintf("%.4f ± %.5f", figures[0], figures[1]), fmt.Sprintf("%.4f ± %.5f", ppl, stderr),
+					fmt.Sprintf("%+.4f %%", 100*(ppl/figures[0]-1)), "0.05 %")
 				if math.Abs(ppl/figures[0]-1) > 5e-4 {
 					t.Errorf("perplexity at %d is %.4f, upstream's %.4f", nCtx, ppl, figures[0])
 				}
@@ -98,7 +104,10 @@ func TestEveryFormatAndMaskAgreesWithUpstream(t *testing.T) {
 					t.Fatal(err)
 				}
 				rows := tableRows(b.String())
-				compareAccuracy(t, "hellaswag", rows[len(rows)-1], want.HellaSwag[0], "400\t%f%%")
+				compareAccuracy(t, name+", HellaSwag", rows[len(rows)-1], want.HellaSwag[0], "400\t%f%%")
+				if slices.Contains(logged, name) {
+					compareTasks(t, name+", HellaSwag", "hellaswag-"+name, len(items), func(i int) bool { return items[i].Pick == items[i].Gold })
+				}
 			}
 			if want.Winogrande != nil {
 				w, err := NewWinogrande(tok, builtinInput(t, "gloss-grande.csv"), TaskOptions{})
@@ -114,7 +123,10 @@ func TestEveryFormatAndMaskAgreesWithUpstream(t *testing.T) {
 					t.Fatal(err)
 				}
 				lines := strings.Split(strings.TrimSpace(b.String()), "\n")
-				compareAccuracy(t, "winogrande", lines[len(lines)-1], want.Winogrande[0], "Final Winogrande score(400 tasks): %f")
+				compareAccuracy(t, name+", Winogrande", lines[len(lines)-1], want.Winogrande[0], "Final Winogrande score(400 tasks): %f")
+				if slices.Contains(logged, name) {
+					compareTasks(t, name+", Winogrande", "winogrande-"+name, len(items), func(i int) bool { return items[i].Pick == items[i].Gold })
+				}
 			}
 		})
 	}
@@ -122,7 +134,7 @@ func TestEveryFormatAndMaskAgreesWithUpstream(t *testing.T) {
 
 // compareAccuracy allows two picks of 400 to differ: quantised activations round differently where a sum is added up in
 // another order, and a few tasks are decided by less than that.
-func compareAccuracy(t *testing.T, stage, got, want, format string) {
+func compareAccuracy(t *testing.T, what, got, want, format string) {
 	t.Helper()
 	accuracy := func(line string) (v float64) {
 		if _, err := fmt.Sscanf(line, format, &v); err != nil {
@@ -131,8 +143,54 @@ func compareAccuracy(t *testing.T, stage, got, want, format string) {
 		return v
 	}
 	a, b := accuracy(got), accuracy(want)
-	t.Logf("%s: %v, upstream %v", stage, a, b)
+	t.Logf("%s: %v, upstream %v", what, a, b)
+	note(sectionAccuracy, what, fmt.Sprintf("%.2f %%", b), fmt.Sprintf("%.2f %%", a), fmt.Sprintf("%+.2f points", a-b), "0.5 points")
 	if math.Abs(a-b) > 0.5 {
-		t.Errorf("%s: %q, upstream %q", stage, got, want)
+		t.Errorf("%s: %q, upstream %q", what, got, want)
+	}
+}
+
+// right reads from a log which tasks were answered rightly; the second column is the running accuracy in percent.
+func right(t *testing.T, log string) []bool {
+	t.Helper()
+	var out []bool
+	before := 0
+	for i, row := range tableRows(log) {
+		var accuracy float64
+		if _, err := fmt.Sscanf(strings.Fields(row)[1], "%f", &accuracy); err != nil {
+			t.Fatalf("%q: %v", row, err)
+		}
+		count := int(math.Round(accuracy / 100 * float64(i+1)))
+		out = append(out, count > before)
+		before = count
+	}
+	return out
+}
+
+// logged are the formats of which upstream's log of all tasks is there.
+var logged = []string{"F16", "Q4_0"}
+
+// compareTasks asks for the same answers, right or wrong, to 99% of the tasks.
+func compareTasks(t *testing.T, what, log string, n int, ours func(i int) bool) {
+	t.Helper()
+	theirs := right(t, upstreamLog(t, log))
+	if len(theirs) != n || n == 0 {
+		t.Fatalf("%d tasks, upstream %d", n, len(theirs))
+	}
+	same, rightHere, rightThere := 0, 0, 0
+	for i := range n {
+		if ours(i) == theirs[i] {
+			same++
+		}
+		if ours(i) {
+			rightHere++
+		}
+		if theirs[i] {
+			rightThere++
+		}
+	}
+	note(sectionTasks, what, fmt.Sprintf("%d of %d right", rightThere, n), fmt.Sprintf("%d of %d right", rightHere, n), fmt.Sprintf("%d answers differ", n-same), fmt.Sprintf("%d", n/100))
+	if 100*(n-same) > n {
+		t.Errorf("%s: %d of %d answers differ", what, n-same, n)
 	}
 }

@@ -20,6 +20,9 @@ type TaskOptions struct {
 	NBatch    int // tokens decoded at once; default 2048
 	Sequences int // of the context: how many continuations are evaluated at once; default 4, as upstream
 	Threads   int // for reading logits; default one per processor
+
+	Selection Selection // of the tasks; default as upstream draws them
+	Corrected bool      // Winogrande: the result is by the corrected rule, not by upstream's; both are recorded
 }
 
 // parallelSequences is upstream's least number of sequences for task evaluators, by which it multiplies the context.
@@ -51,6 +54,7 @@ func (o TaskOptions) contextOptions(base engine.ContextOptions) engine.ContextOp
 type Task interface {
 	texts() []string // what is tokenised: one per continuation
 	place() string   // file and line, for messages
+	hash() string
 }
 
 // LongestTask finds the task that needs the most cells of a context.

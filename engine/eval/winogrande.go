@@ -30,6 +30,8 @@ type WinograndeTask struct {
 
 func (t WinograndeTask) place() string { return fmt.Sprintf("%s:%d", t.File, t.Line) }
 
+func (t WinograndeTask) hash() string { return t.Hash }
+
 func (t WinograndeTask) texts() []string {
 	return []string{t.Before + t.Choices[0] + t.After, t.Before + t.Choices[1] + t.After}
 }
@@ -113,7 +115,7 @@ func winograndeTask(file, line string, no int) (WinograndeTask, error) {
 // Winogrande is a prepared evaluation.
 type Winogrande struct {
 	Tasks    []WinograndeTask // in the order of evaluation
-	Warnings []string         // for people: tasks left out because upstream leaves them out
+	Warnings []string         // for people
 
 	options TaskOptions
 	groups  []group
@@ -122,11 +124,12 @@ type Winogrande struct {
 
 // WinograndeItem is one finished task and its JSON line. Scores are mean log-probabilities in nats.
 type WinograndeItem struct {
-	Kind          string     `json:"kind"` // "winogrande_task"
-	N             int        `json:"n"`    // order of evaluation, from 1
-	Task          int        `json:"task"` // place in the file, from 0
-	Hash          string     `json:"hash"` // of sentence, choices and answer
-	Scores        [2]float32 `json:"scores"`
+	Kind          string     `json:"kind"`   // "winogrande_task"
+	N             int        `json:"n"`      // order of evaluation, from 1
+	Task          int        `json:"task"`   // place in the file, from 0
+	Hash          string     `json:"hash"`   // of sentence, choices and answer
+	Rule          string     `json:"rule"`   // of the result: "upstream" or "corrected"
+	Scores        [2]float32 `json:"scores"` // by upstream's rule, as Pick
 	Corrected     [2]float32 `json:"corrected"`
 	Gold          int        `json:"gold"` // 1 or 2, as the picks
 	Pick          int        `json:"pick"`
@@ -135,7 +138,13 @@ type WinograndeItem struct {
 
 const kindWinogrande = "winogrande_task"
 
-// NewWinogrande reads the tasks, selects them as upstream does (in the file's order, or at random if fewer are wanted)
+// The rules by which a sentence is scored (package comment).
+const (
+	ruleUpstream  = "upstream"
+	ruleCorrected = "corrected"
+)
+
+// NewWinogrande reads the tasks, selects them (upstream takes them in the file's order, or draws them if fewer are wanted)
 // and tokenises them. The error may be a *FormatError or a *TooLongError.
 func NewWinogrande(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*Winogrande, error) {
 	o = o.withDefaults()
@@ -146,21 +155,18 @@ func NewWinogrande(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*Winogran
 	if err != nil {
 		return nil, err
 	}
-	w := &Winogrande{options: o, Tasks: all}
-	if skipped > 0 {
-		w.Tasks = all[:len(all)-skipped]
+	w := &Winogrande{options: o}
+	if skipped > 0 && !o.Corrected {
 		w.Warnings = append(w.Warnings, fmt.Sprintf("%s: the row of line %d is left out, as upstream does, because no empty line follows it; add one to count it", in.Name, all[len(all)-1].Line))
-		if len(w.Tasks) == 0 {
-			return nil, &FormatError{in.Name, all[0].Line, "the only row is left out, as upstream does, because no empty line follows it: add one"}
+		if all = all[:len(all)-skipped]; len(all) == 0 {
+			return nil, &FormatError{in.Name, 1, "the only row is left out, as upstream does, because no empty line follows it: add one"}
 		}
 	}
-	if o.Tasks > 0 && o.Tasks < len(w.Tasks) {
-		var drawn []WinograndeTask
-		for _, i := range drawSwapping(len(w.Tasks), o.Tasks) {
-			drawn = append(drawn, w.Tasks[i])
-		}
-		w.Tasks = drawn
+	var warnings []string
+	if w.Tasks, warnings, err = selectTasks(in.Name, all, o, drawSome); err != nil {
+		return nil, err
 	}
+	w.Warnings = append(w.Warnings, warnings...)
 	if w.groups, err = fit(tok, w.Tasks, o); err != nil {
 		return nil, err
 	}
@@ -244,7 +250,7 @@ func (w *Winogrande) Run(ctx context.Context, c Context, done []WinograndeItem, 
 
 func (w *Winogrande) item(i int, logProbs []float64) WinograndeItem {
 	t := w.Tasks[i]
-	item := WinograndeItem{Kind: kindWinogrande, N: i + 1, Task: t.Index, Hash: t.Hash, Gold: t.Answer}
+	item := WinograndeItem{Kind: kindWinogrande, N: i + 1, Task: t.Index, Hash: t.Hash, Rule: w.rule(), Gold: t.Answer}
 	first := w.spans[i][0].to - w.spans[i][0].from
 	second := w.spans[i][1].to - w.spans[i][1].from
 	item.Corrected = [2]float32{meanSingle(logProbs[:first]), meanSingle(logProbs[first : first+second])}
@@ -275,7 +281,38 @@ func better(scores [2]float32) int {
 	return 2
 }
 
-// Write prints the finished tasks as docs/format/output.md says.
+func (w *Winogrande) rule() string {
+	if w.options.Corrected {
+		return ruleCorrected
+	}
+	return ruleUpstream
+}
+
+// by is the scores and the pick by a rule.
+func (t WinograndeItem) by(rule string) (scores [2]float32, pick int) {
+	if rule == ruleCorrected {
+		return t.Corrected, t.CorrectedPick
+	}
+	return t.Scores, t.Pick
+}
+
+// rightBy counts the right picks by a rule.
+func rightBy(rule string, items []WinograndeItem) (right int) {
+	for _, t := range items {
+		if _, pick := t.by(rule); pick == t.Gold {
+			right++
+		}
+	}
+	return right
+}
+
+// Doubts are reasons not to believe the result, for people.
+func (w *Winogrande) Doubts(items []WinograndeItem) []string {
+	return withinChance(rightBy(w.rule(), items), len(items), 0.5)
+}
+
+// Write prints the finished tasks as docs/format/output.md says: the result by the rule that was asked for and, where that is
+// not upstream's, the result by upstream's too.
 func (w *Winogrande) Write(out io.Writer, items []WinograndeItem) error {
 	o := &printer{w: out}
 	for _, t := range items {
@@ -283,15 +320,24 @@ func (w *Winogrande) Write(out io.Writer, items []WinograndeItem) error {
 	}
 	right := 0
 	for i, t := range items {
-		if t.Pick == t.Gold {
+		scores, pick := t.by(w.rule())
+		if pick == t.Gold {
 			right++
 		}
-		o.printf("%d\t%.4f\t%10.6f  %10.6f  %d  %d\n", i+1, 100*float64(right)/float64(i+1), t.Scores[0], t.Scores[1], t.Pick, t.Gold)
+		o.printf("%d\t%.4f\t%10.6f  %10.6f  %d  %d\n", i+1, 100*float64(right)/float64(i+1), scores[0], scores[1], pick, t.Gold)
 	}
 	if n := len(items); n >= 100 {
-		p := float32(right) / float32(n)
-		sigma := 100 * math.Sqrt(float64(p*(1-p)/float32(n-1)))
-		o.printf("Final Winogrande score(%d tasks): %.4f +/- %.4f\n", n, 100*p, float32(sigma))
+		o.printf("Final Winogrande score(%d tasks): %s\n", n, winograndeScore(right, n))
+		if w.options.Corrected {
+			o.printf("By upstream's rule: %s\n", winograndeScore(rightBy(ruleUpstream, items), n))
+		}
 	}
 	return o.err
+}
+
+// winograndeScore is a score in percent and its standard error, in upstream's arithmetic.
+func winograndeScore(right, n int) string {
+	p := float32(right) / float32(n)
+	sigma := 100 * math.Sqrt(float64(p*(1-p)/float32(n-1)))
+	return fmt.Sprintf("%.4f +/- %.4f", 100*p, float32(sigma))
 }

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"attnbudget/engine/eval"
+	"attnbudget/engine/tokenizer"
+
+	"github.com/spf13/cobra"
+)
+
+// perplexityFlags are those of perplexity alone.
+type perplexityFlags struct {
+	evaluateFlags
+	chunks, stride, output int
+	base, perToken         string
+}
+
+func newPerplexity() *cobra.Command {
+	var f perplexityFlags
+	c := &cobra.Command{
+		Use:   "perplexity",
+		Short: "Measure the perplexity of a text, as llama-perplexity does",
+		Long: `Measures the perplexity of a text by upstream's protocol: chunks of -c tokens side by side, of which the second half is predicted.
+With --ppl-stride S, chunks begin S tokens apart and the last S tokens of each are predicted: more context for every token, and figures
+that compare with neither the other protocol's nor those of llama-perplexity --ppl-stride, which has windows of another size.`,
+		Example: `  run-campaign perplexity -m model.gguf -f wiki.test.raw -c 512 --chunks 40
+  run-campaign perplexity -m model.gguf -f wiki.test.raw --attention-drop-layers 19,20 --json`,
+		Args: positional(),
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
+	}
+	f.add(c, "builtin:evaluation", "text file, or builtin:NAME")
+	c.Flags().IntVar(&f.chunks, "chunks", 0, "at most so many chunks; 0 = all")
+	c.Flags().IntVar(&f.stride, "ppl-stride", 0, "let chunks begin so many tokens apart and predict as many of each; 0 = chunks side by side")
+	c.Flags().IntVar(&f.output, "ppl-output-type", 0, "0: running perplexities; 1: a line per chunk with tokens, perplexity, mean NLL and its error")
+	c.Flags().StringVar(&f.perToken, "per-token", "", "also write a JSON line per predicted token to this file")
+	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "also write the logits to this file, in upstream's format, for kl-divergence")
+	return c
+}
+
+func (f *perplexityFlags) run(c *cobra.Command) error {
+	switch {
+	case f.output != 0 && f.output != 1:
+		return &usageError{fmt.Errorf("--ppl-output-type %d: it must be 0 or 1", f.output)}
+	case f.stride != 0 && f.base != "":
+		return &usageError{errors.New("--ppl-stride and --kl-divergence-base exclude each other: a logits file has no place for chunks that overlap")}
+	}
+	in, err := readInput(f.file)
+	if err != nil {
+		return err
+	}
+	var tokens tokenFile
+	err = evaluate(c, f.evaluateFlags, newHead("perplexity", in), func(tok *tokenizer.Tokenizer) (e prepared[eval.Chunk], err error) {
+		o := eval.PerplexityOptions{
+			NCtx: f.context.ctx, NBatch: f.context.batch, Chunks: f.chunks, Threads: f.model.threads, Stride: f.stride, Rows: f.output == 1,
+		}
+		if f.perToken != "" {
+			o.EachToken = tokens.add
+		}
+		p, err := eval.NewPerplexity(tok, in, o)
+		if err != nil {
+			return e, err
+		}
+		if f.perToken != "" { // only now: an input that cannot be evaluated must not empty the file
+			if err := tokens.create(f.perToken); err != nil {
+				return e, err
+			}
+		}
+		e = prepared[eval.Chunk]{p, p.Chunks, p.Warnings}
+		if f.base != "" {
+			file, err := createLogits(c, f.base, p.LogitsBytes())
+			if err != nil {
+				return e, err
+			}
+			e.evaluation = baseWriter{p, file}
+		}
+		return e, nil
+	})
+	return errors.Join(err, tokens.close())
+}
+
+// tokenFile is the file of --per-token. The zero value is none.
+type tokenFile struct {
+	file   *os.File
+	buffer *bufio.Writer
+}
+
+func (t *tokenFile) create(path string) (err error) {
+	if t.file, err = os.Create(path); err != nil {
+		return err
+	}
+	t.buffer = bufio.NewWriter(t.file)
+	return nil
+}
+
+// add writes the tokens of a chunk, so that a run that is ended early leaves those of the finished ones.
+func (t *tokenFile) add(tokens []eval.ScoredToken) error {
+	lines := json.NewEncoder(t.buffer)
+	for _, token := range tokens {
+		if err := lines.Encode(token); err != nil {
+			return err
+		}
+	}
+	return t.buffer.Flush()
+}
+
+func (t *tokenFile) close() error {
+	if t.file == nil {
+		return nil
+	}
+	return errors.Join(t.buffer.Flush(), t.file.Sync(), t.file.Close())
+}
