@@ -60,6 +60,7 @@ func BarsSVG(r *Report) ([]byte, error) {
 	}
 	p.Add(bars, whiskers)
 	p.NominalX(labels...)
+	p.X.Min, p.X.Max = -0.6, float64(len(units))-0.4
 	return svg(p)
 }
 

@@ -32,7 +32,6 @@ type study struct {
 	text, eval  input
 	settings    calibrate.Settings
 	ranks       []int
-	progress    func(calibrate.Progress)
 }
 
 type input struct {
