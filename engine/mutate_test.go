@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/quant"
 )
 
 // mutation changes a copy of a small model before it is written.
@@ -83,4 +84,23 @@ func rawTensor(t testing.TB, path, name string) *gguf.Tensor {
 		t.Fatalf("%s has no tensor %s", path, name)
 	}
 	return &gguf.Tensor{Name: name, Type: x.Type, Shape: slices.Clone(x.Shape), Data: slices.Clone(x.Data)}
+}
+
+// widened returns the tensors of the file at path in F32, for mutation.replace.
+func widened(t testing.TB, path string) map[string]*gguf.Tensor {
+	t.Helper()
+	f, err := gguf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	wide := map[string]*gguf.Tensor{}
+	for _, x := range f.Tensors {
+		values := make([]float32, x.Elements())
+		quant.Dequantize(x.Type, values, x.Data)
+		y := zeros(x.Shape...)
+		quant.Quantize(gguf.F32, y.Data, values)
+		wide[x.Name] = y
+	}
+	return wide
 }
