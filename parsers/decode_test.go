@@ -42,10 +42,17 @@ const (
 		`{"kind":"winogrande_task","n":2,"task":1,"hash":"00000000000000ff","scores":[-3.5,-3.5],"corrected":[-3.5,-3.6],"gold":1,"pick":2,"corrected_pick":1}` + "\n" +
 		"1\t100.0000\t -2.891664   -2.741003  2  2\n" +
 		"2\t50.0000\t -3.500000   -3.500000  2  1\n"
+
+	choiceOutput = `{"kind":"multiple_choice_task","n":1,"task":7,"hash":"9c56cc51b374c3ba","scores":[-2.5,-3.5,-2.75,-2.625],"gold":0,"pick":0,"margin":0.125}` + "\n" +
+		`{"kind":"multiple_choice_task","n":2,"task":5,"hash":"00000000000000ff","scores":[-2.5,-2.25],"gold":1,"pick":1,"margin":0.25}` + "\n" +
+		`{"kind":"multiple_choice_task","n":3,"task":6,"hash":"0000000000000100","scores":[-2.5,-2.5,-2.75,-2.125],"gold":1,"pick":3,"margin":-0.375}` + "\n" +
+		"task\tacc_norm\n1\t100.00000000\n2\t100.00000000\n3\t66.66666667\n" +
+		"Final result: 66.6667 +/- 33.3333\nRandom chance: 30.0000 +/- 32.4037\n"
 )
 
 var ownOutputs = []struct{ stage, raw string }{
 	{Depth, benchOutput}, {KV, kvOutput}, {KV, kvRecurrentOutput}, {Perplexity, perplexityOutput}, {HellaSwag, hellaSwagOutput}, {Winogrande, winograndeOutput},
+	{MultipleChoice, choiceOutput}, {KLDivergence, divergenceOutput(60)},
 }
 
 func decode(t *testing.T, stage, raw string) map[string]Measurement {
@@ -146,7 +153,7 @@ func TestAnOutputCutAnywhereIsNeverReadAsAnotherOne(t *testing.T) {
 
 // The same of upstream's evaluators, whose logs end with what they announced.
 func TestAnUpstreamLogCutAnywhereIsNeverReadAsAnotherOne(t *testing.T) {
-	for _, f := range []string{"ppl-F16", "ppl-F16-c2048", "hellaswag-F16-100", "winogrande-F16"} {
+	for _, f := range []string{"ppl-F16", "ppl-F16-c2048", "hellaswag-F16-100", "winogrande-F16", "multiple-choice-F16", "kld-Q4_0"} {
 		raw, err := os.ReadFile("testdata/upstream/llama-perplexity-" + f + ".log")
 		if err != nil {
 			t.Fatal(err)
@@ -216,6 +223,28 @@ func TestWrongOutputsAreRefusedWithKindAndLine(t *testing.T) {
 		{"a pick against the scores", Winogrande, winograndeOutput, `"pick":2,"corrected_pick":1}` + "\n" + `{"kind"`, `"pick":1,"corrected_pick":1}` + "\n" + `{"kind"`, ErrContradiction, 1},
 		{"a line with another pick", Winogrande, winograndeOutput, "2\t50.0000\t -3.500000   -3.500000  2  1", "2\t100.0000\t -3.500000   -3.500000  1  1", ErrContradiction, 4},
 		{"a final line of more tasks", Winogrande, winograndeOutput + "Final Winogrande score(3 tasks): 50.0000 +/- 50.0000\n", "", "", ErrTruncated, 4},
+		{"a pick that is not the best", MultipleChoice, choiceOutput, `"pick":3`, `"pick":1`, ErrContradiction, 3},
+		{"an accuracy of other picks", MultipleChoice, choiceOutput, "3\t66.66666667", "3\t33.33333333", ErrContradiction, 7},
+		{"a missing table row", MultipleChoice, choiceOutput, "3\t66.66666667\n", "", ErrTruncated, 8},
+		{"a final result of other picks", MultipleChoice, choiceOutput, "66.6667", "66.7667", ErrContradiction, 8},
+		{"an error of other picks", MultipleChoice, choiceOutput, "33.3333", "34.3333", ErrContradiction, 8},
+		{"one answer", MultipleChoice, choiceOutput, "[-2.5,-2.25]", "[-2.5]", ErrContradiction, 2},
+		{"a score that is no number", MultipleChoice, choiceOutput, "[-2.5,-2.25]", "[-2.5,nan]", ErrNaN, 2},
+		{"fewer tasks than announced", MultipleChoice, choiceOutput + "multiple_choice_score : calculating TruthfulQA score over 4 tasks.\n", "", "", ErrTruncated, 3},
+
+		{"a chunk too few", KLDivergence, divergenceOutput(60), "over 2 chunks", "over 3 chunks", ErrTruncated, 3},
+		{"a chunk too many", KLDivergence, divergenceOutput(60), "over 2 chunks", "over 1 chunks", ErrContradiction, 3},
+		{"a chunk out of order", KLDivergence, divergenceOutput(60), `"chunk":2`, `"chunk":3`, ErrContradiction, 3},
+		{"a sum of other values", KLDivergence, divergenceOutput(60), `"kld_values":[0.001,`, `"kld_values":[0.002,`, ErrContradiction, 2},
+		{"a value that is no number", KLDivergence, divergenceOutput(60), `"kld_values":[0.001,`, `"kld_values":[nan,`, ErrNaN, 2},
+		{"a value too few", KLDivergence, divergenceOutput(60), `"kld_values":[0.001,`, `"kld_values":[`, ErrContradiction, 2},
+		{"more modes than tokens", KLDivergence, divergenceOutput(60), `"same_top":57`, `"same_top":61`, ErrContradiction, 2},
+		{"other modes than in the table", KLDivergence, divergenceOutput(60), `"same_top":57`, `"same_top":56`, ErrContradiction, 5},
+		{"no announcement", KLDivergence, divergenceOutput(60), "computing over", "computing", ErrTruncated, 0},
+		{"a statistic of other chunks", KLDivergence, divergenceOutput(60), "Maximum KLD:   0.060000", "Maximum KLD:   0.061000", ErrContradiction, 11},
+		{"a statistic that is no number", KLDivergence, divergenceOutput(60), "Maximum KLD:   0.060000", "Maximum KLD:       -nan", ErrNaN, 11},
+		{"no statistics", KLDivergence, divergenceOutput(60), "RMS Δp", "Mean Δq", ErrTruncated, 17},
+
 		{"a score that is no number", Winogrande, winograndeOutput, "[-3.5,-3.5]", "[-3.5,nan]", ErrNaN, 2},
 	} {
 		raw := c.raw
