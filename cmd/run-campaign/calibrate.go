@@ -115,29 +115,29 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 	if err != nil {
 		return err
 	}
-	return writeCalibration(c, r, base)
+	return writeCalibration(c, r, f.reportPath(), base)
 }
 
 // writeCalibration leaves the pictures, then the report, and prints the table.
-func writeCalibration(c *cobra.Command, r *calibrate.Report, base string) error {
+func writeCalibration(c *cobra.Command, r *calibrate.Report, report, base string) error {
 	for _, part := range []struct {
-		suffix string
-		make   func(*calibrate.Report) ([]byte, error)
+		path string
+		make func(*calibrate.Report) ([]byte, error)
 	}{
-		{".layers.svg", calibrate.BarsSVG}, {".curve.svg", calibrate.CurveSVG}, {".json", (*calibrate.Report).JSON},
+		{base + ".layers.svg", calibrate.BarsSVG}, {base + ".curve.svg", calibrate.CurveSVG}, {report, (*calibrate.Report).JSON},
 	} {
 		data, err := part.make(r)
 		if err != nil {
 			return err
 		}
-		if err := calibrate.WriteFile(base+part.suffix, data); err != nil {
+		if err := calibrate.WriteFile(part.path, data); err != nil {
 			return err
 		}
 	}
 	if err := calibrate.WriteTable(c.OutOrStdout(), r); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(c.OutOrStdout(), "\nreport %s.json, pictures %s.layers.svg and %s.curve.svg\n", base, base, base)
+	_, err := fmt.Fprintf(c.OutOrStdout(), "\nreport %s, pictures %s.layers.svg and %s.curve.svg\n", report, base, base)
 	return err
 }
 

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -69,8 +70,9 @@ func cautions(steps []StepResult, i int) []string {
 		out = append(out, c)
 	}
 	s := steps[i]
-	if d := (Estimate{Mean: s.Heldout.NLL.Mean - s.Search.NLL.Mean, SE: hypot(s.Heldout.NLL.SE, s.Search.NLL.SE)}); abs(d.Mean) > 3*d.SE {
-		out = append(out, fmt.Sprintf("the held-out damage differs from that of the search split by %+.4f nats, more than three standard errors", d.Mean))
+	held, searched := s.Heldout.NLL, s.Search.NLL
+	if d := held.Mean - searched.Mean; math.Abs(d) > 3*math.Hypot(held.SE, searched.SE) {
+		out = append(out, fmt.Sprintf("the held-out damage differs from that of the search split by %+.4f nats, more than three standard errors", d))
 	}
 	if len(s.Ties) > 0 {
 		out = append(out, "tied with "+strings.Join(s.Ties, " and "))

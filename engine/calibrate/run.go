@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
+	"slices"
 
 	"attnbudget/engine"
 	"attnbudget/engine/drop"
@@ -170,8 +170,8 @@ func (c *calibration) better(ctx context.Context, r *Report, greedy []Step) ([]S
 		c.bar.begin("beam", o.Beam*c.racing(len(r.Units), k), 2*len(c.heldout)*k)
 		steps, err = s.Beam(ctx, greedy, o.Beam)
 	case Evolve:
-		c.bar.begin("evolve", c.racing(k*o.Offspring*o.Ages, 1), 2*len(c.heldout)*k)
-		steps, err = s.Evolve(ctx, greedy, Evolution{Survivors: o.Survivors, Offspring: o.Offspring, Generations: o.Ages, Evaluations: o.Limit, Seed: o.Seed})
+		c.bar.begin("evolve", c.racing(k*o.Offspring*o.Generations, 1), 2*len(c.heldout)*k)
+		steps, err = s.Evolve(ctx, greedy, Evolution{Survivors: o.Survivors, Offspring: o.Offspring, Generations: o.Generations, Evaluations: o.Limit, Seed: o.Seed})
 	}
 	r.Evaluations.Search = s.Evaluations()
 	return steps, err
@@ -181,7 +181,7 @@ func (c *calibration) better(ctx context.Context, r *Report, greedy []Step) ([]S
 func (c *calibration) check(ctx context.Context, r *Report, greedy, steps []Step) error {
 	var masks []drop.Mask
 	for _, s := range append(append([]Step{}, greedy...), steps...) {
-		if !contains(masks, s.Mask) {
+		if !slices.Contains(masks, s.Mask) {
 			masks = append(masks, s.Mask)
 		}
 	}
@@ -205,15 +205,6 @@ func (c *calibration) check(ctx context.Context, r *Report, greedy, steps []Step
 		r.Cautions = append(r.Cautions, fmt.Sprintf("even the safest drop does not fit the quality budget of %g nats", c.Settings.Budget))
 	}
 	return c.memory(r.Profiles)
-}
-
-func contains(masks []drop.Mask, m drop.Mask) bool {
-	for _, other := range masks {
-		if other == m {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *calibration) undropped(chunks []int) Estimate {
@@ -252,6 +243,3 @@ func (c *calibration) memory(ps []Profile) error {
 	}
 	return nil
 }
-
-func abs(x float64) float64      { return math.Abs(x) }
-func hypot(a, b float64) float64 { return math.Hypot(a, b) }

@@ -23,22 +23,22 @@ func ParseStrategy(s string) (Strategy, error) {
 
 // Settings decide what is measured and chosen. A zero field takes its default.
 type Settings struct {
-	NCtx      int      `json:"n_ctx"`          // tokens of a chunk; default 512
-	Search    int      `json:"search_chunks"`  // most chunks of the search split; default 32
-	Heldout   int      `json:"heldout_chunks"` // most chunks of the held-out split; default 64
-	Metric    Metric   `json:"metric"`         // what the search minimises; default kl
-	Strategy  Strategy `json:"search"`         // default greedy
-	Budget    float64  `json:"quality_budget"` // nats of held-out NLL; default 0.05
-	MaxDamage float64  `json:"max_damage"`     // nats of NLL on the search split where the search ends; default 4 Budget
-	Most      int      `json:"most_steps"`     // 0 = no limit
-	Shortlist int      `json:"shortlist"`      // most units that are tried in company; 0 = no limit
-	Alpha     float64  `json:"alpha"`          // error rate of stopping losers early; default 0.05; negative = nothing stops early
-	Beam      int      `json:"beam_width"`     // default 4
-	Survivors int      `json:"survivors"`      // of evolve, a size; default 4
-	Offspring int      `json:"offspring"`      // of evolve, a size and generation; default 6
-	Ages      int      `json:"generations"`    // of evolve; default 8
-	Limit     int      `json:"evaluations"`    // of evolve, beyond greedy's; 0 = no limit
-	Seed      uint64   `json:"seed"`           // of the order of chunks and of evolve
+	NCtx        int      `json:"n_ctx"`          // tokens of a chunk; default 512
+	Search      int      `json:"search_chunks"`  // most chunks of the search split; default 32
+	Heldout     int      `json:"heldout_chunks"` // most chunks of the held-out split; default 64
+	Metric      Metric   `json:"metric"`         // what the search minimises; default kl
+	Strategy    Strategy `json:"search"`         // default greedy
+	Budget      float64  `json:"quality_budget"` // nats of held-out NLL; default 0.05
+	MaxDamage   float64  `json:"max_damage"`     // nats of NLL on the search split where the search ends; default 4 Budget
+	Most        int      `json:"most_steps"`     // 0 = no limit
+	Shortlist   int      `json:"shortlist"`      // most units that are tried in company; 0 = no limit
+	Alpha       float64  `json:"alpha"`          // error rate of stopping losers early; default 0.05; negative = nothing stops early
+	Beam        int      `json:"beam_width"`     // default 4
+	Survivors   int      `json:"survivors"`      // of evolve, a size; default 4
+	Offspring   int      `json:"offspring"`      // of evolve, a size and generation; default 6
+	Generations int      `json:"generations"`    // of evolve; default 8
+	Limit       int      `json:"evaluations"`    // of evolve, beyond greedy's; 0 = no limit
+	Seed        uint64   `json:"seed"`           // of the order of chunks and of evolve
 }
 
 func (s Settings) defaults() Settings {
@@ -53,7 +53,7 @@ func (s Settings) defaults() Settings {
 	orInt(&s.Beam, 4)
 	orInt(&s.Survivors, 4)
 	orInt(&s.Offspring, 6)
-	orInt(&s.Ages, 8)
+	orInt(&s.Generations, 8)
 	if s.Metric == "" {
 		s.Metric = KL
 	}
@@ -79,7 +79,7 @@ func (s Settings) check() error {
 	}{
 		{"context", s.NCtx}, {"number of search chunks", s.Search}, {"number of held-out chunks", s.Heldout}, {"number of steps", s.Most},
 		{"shortlist", s.Shortlist}, {"beam width", s.Beam}, {"number of survivors", s.Survivors},
-		{"number of offspring", s.Offspring}, {"number of generations", s.Ages}, {"number of evaluations", s.Limit},
+		{"number of offspring", s.Offspring}, {"number of generations", s.Generations}, {"number of evaluations", s.Limit},
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("calibration: the %s is %d, expected a positive number", n.name, n.value)
