@@ -1,9 +1,12 @@
 package limits
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"runtime"
+)
 
 func generic() loops {
-	return loops{name: "generic", read: read, multiplyAdd: func(n int) { multiplyAdd(n, 0.5, 1) }, operations: 2 * 8}
+	return loops{name: "generic", read: read, multiplyAdd: func(n int) { runtime.KeepAlive(multiplyAdd(n, 0.5, 1)) }, operations: 2 * 8}
 }
 
 func read(b []byte) byte {
@@ -17,7 +20,7 @@ func read(b []byte) byte {
 	return byte(all ^ all>>8 ^ all>>16 ^ all>>24 ^ all>>32 ^ all>>40 ^ all>>48 ^ all>>56)
 }
 
-// multiplyAdd does n rounds on eight independent numbers and returns their sum, which no compiler can leave out.
+// multiplyAdd does n rounds on eight independent numbers and returns their sum, so that no compiler can leave them out.
 //
 //go:noinline
 func multiplyAdd(n int, a, b float32) float32 {
