@@ -66,6 +66,12 @@ func validOutput(k plan.Key) string {
 Final estimate: PPL = 20.0855 +/- 0.00000
 `
 	}
+	if k.Stage == plan.KLDivergence {
+		return `kl_divergence: computing over 1 chunks, n_ctx=4, batch_size=2048, n_seq=4
+{"kind":"kl_chunk","chunk":1,"tokens":1,"nll":3,"nll2":9,"nll_base":3,"nll_base2":9,"nll_nll_base":9,"kld":0.5,"kld2":0.25,"p_diff":0,"p_diff2":0,"p_diff4":0,"same_top":1,"kld_values":[0.5],"p_diff_values":[0]}
+   1      20.0855 ±    0.0000       0.00000 ±    0.00000       0.50000 ±    0.00000     0.000 ±  0.000 %    100.000 ±  0.000 %
+`
+	}
 	panic("no output for stage " + k.Stage)
 }
 
