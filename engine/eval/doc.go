@@ -13,12 +13,13 @@
 // Upstream scores only the words behind the blank if both sentences go on for more than three tokens after they differ;
 // otherwise it scores from the first token that differs. In that second case it takes the probability of the second
 // sentence's first token from the logits after the last token of the first sentence, instead of those after the common
-// beginning. Scores and picks are upstream's, defect included, so that they can be compared with published ones; the
-// corrected ones are recorded beside them. Where both sentences end with the blank upstream divides by zero; here the
-// choice itself is scored then.
+// beginning. Both rules are always recorded: upstream's, defect included, so that scores can be compared with published
+// ones, and the corrected one; TaskOptions.Corrected says which of them is the result. Where both sentences end with the
+// blank upstream divides by zero; here the choice itself is scored then.
 //
 // Upstream drops the last newline of a file, and then skips a last row of a Winogrande file that has none: a file must
-// end in an empty line to count whole. This is followed, with a warning.
+// end in an empty line to count whole. By upstream's rule this is followed, with a warning; by the corrected rule all rows
+// count.
 //
 // The package quotes CSV fields by the standard, prints no progress, opens no files and decides nothing about models.
 package eval

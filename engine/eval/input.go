@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -92,7 +93,11 @@ func (in Input) decode() (string, error) {
 	for i := range units {
 		units[i] = order.Uint16(b[2*i:])
 	}
-	return string(utf16.Decode(units)), nil
+	text := utf16.Decode(units)
+	if !slices.Equal(utf16.Encode(text), units) {
+		return "", &FormatError{in.Name, 0, "the text is UTF-16 but has halves of characters: it is damaged"}
+	}
+	return string(text), nil
 }
 
 // TokenCount is how many tokens a perplexity evaluation finds in the text.

@@ -1,6 +1,7 @@
 package eval
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
@@ -80,6 +81,7 @@ func TestReadHellaSwagRefusesMistakesByLine(t *testing.T) {
 		{"not UTF-8", set(2, "caf\xe9"), 3, "not UTF-8"},
 		{"UTF-16 without a mark", utf16Bytes(swagText, binary.LittleEndian)[2:], 1, "UTF-16"},
 		{"cut off UTF-16", utf16Bytes(swagText, binary.LittleEndian)[:21], 0, "odd number of bytes"},
+		{"half a character in UTF-16", append(utf16Bytes(swagText, binary.LittleEndian), 0x00, 0xD8), 0, "halves of characters"},
 		{"empty", nil, 0, "no tasks"},
 	} {
 		_, err := ReadHellaSwag(Input{"swag.txt", c.data})
@@ -188,6 +190,62 @@ func TestPublishedTaskFilesAreRead(t *testing.T) {
 		}
 		if err != nil || n != want || skipped != 0 {
 			t.Errorf("%s: %d tasks, %d skipped, %v", name, n, skipped, err)
+		}
+	}
+}
+
+func TestTextsThatAreNotWhatTheyAreCalledAreNoticed(t *testing.T) {
+	tok := shippedTokenizer(t)
+	const folder = "../../../shared/fixtures/public/bad-wiki.test.raw-"
+	read := func(name string) Input {
+		b, err := os.ReadFile(folder + name)
+		if err != nil {
+			t.Skip("no shared conformance data: ", err)
+		}
+		return Input{name, b}
+	}
+	var short *TooShortError
+	if _, err := NewPerplexity(tok, read("stub.txt"), PerplexityOptions{}); !errors.As(err, &short) {
+		t.Errorf("four sentences under the name of a book: error %v", err)
+	}
+	in := read("crlf-head.txt")
+	p, err := NewPerplexity(tok, in, PerplexityOptions{NCtx: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0], "lines end in CRLF") {
+		t.Errorf("warnings %q", p.Warnings)
+	}
+	in.Data = bytes.ReplaceAll(in.Data, []byte("\r\n"), []byte("\n"))
+	lf, err := NewPerplexity(tok, in, PerplexityOptions{NCtx: 128})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lf.Warnings) != 0 || slices.Equal(lf.tokens, p.tokens) {
+		t.Errorf("with LF: warnings %q, the same tokens: %v", lf.Warnings, slices.Equal(lf.tokens, p.tokens))
+	}
+}
+
+func TestDoubtfulTextsAreScoredWithAWarning(t *testing.T) {
+	tok := shippedTokenizer(t)
+	good := builtinInput(t, "evaluation.txt").Data[:2000]
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"plain", good, ""},
+		{"byte order mark", append([]byte{0xEF, 0xBB, 0xBF}, good...), "byte order mark"},
+		{"CRLF", bytes.ReplaceAll(good, []byte("\n"), []byte("\r\n")), "CRLF"},
+		{"Latin-1", append(slices.Clone(good), 0xE9, '\n'), "not UTF-8"},
+	} {
+		p, err := NewPerplexity(tok, Input{"t", c.data}, PerplexityOptions{NCtx: 64})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if got := strings.Join(p.Warnings, "; "); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: warnings %q", c.name, got)
 		}
 	}
 }
