@@ -18,6 +18,7 @@ const stageChoice = "multiple-choice"
 // ChoiceTask is a question with answers of which one is right (ARC, MMLU, TruthfulQA mc1).
 type ChoiceTask struct {
 	File     string
+	Line     int // of JSON lines, from 1; 0 in a binary file
 	Index    int // place in the file, from 0
 	Hash     string
 	Question string
@@ -25,7 +26,12 @@ type ChoiceTask struct {
 	Gold     int // from 0
 }
 
-func (t ChoiceTask) place() string { return fmt.Sprintf("%s: task %d", t.File, t.Index) }
+func (t ChoiceTask) place() string {
+	if t.Line > 0 {
+		return fmt.Sprintf("%s:%d", t.File, t.Line)
+	}
+	return fmt.Sprintf("%s: task %d", t.File, t.Index)
+}
 
 func (t ChoiceTask) hash() string { return t.Hash }
 
@@ -35,6 +41,21 @@ func (t ChoiceTask) texts() []string {
 		s = append(s, t.Question+" "+a)
 	}
 	return s
+}
+
+func (t ChoiceTask) contentHash() string {
+	return hashLines(append([]string{t.Question, fmt.Sprint(t.Gold)}, t.Answers...)...)
+}
+
+// check refuses what is no question with answers.
+func (t ChoiceTask) check() error {
+	switch {
+	case t.Question == "" || len(t.Answers) < 2 || slices.Contains(t.Answers, ""):
+		return fmt.Errorf("a question and two answers at least are needed, none of them empty; it has %q and %q", t.Question, t.Answers)
+	case len(t.Answers) > maxAnswers:
+		return fmt.Errorf("it has %d answers, at most %d are read", len(t.Answers), maxAnswers)
+	}
+	return nil
 }
 
 // maxAnswers is the most answers upstream takes.
@@ -110,19 +131,23 @@ func (r *choiceReader) task() (ChoiceTask, error) {
 	if _, _, err = r.answers(); err != nil {
 		return t, err
 	}
-	if t.Question == "" || len(t.Answers) < 2 || slices.Contains(t.Answers, "") {
-		return t, fmt.Errorf("a question and two answers at least are needed, none of them empty; it has %q and %q", t.Question, t.Answers)
+	if err := t.check(); err != nil {
+		return t, err
 	}
 	t.Gold = slices.Index(labels, 1)
 	if t.Gold < 0 || slices.Contains(labels[t.Gold+1:], 1) {
 		return t, fmt.Errorf("exactly one answer must be labelled 1; the labels are %v", labels)
 	}
-	t.Hash = hashLines(append([]string{t.Question, fmt.Sprint(t.Gold)}, t.Answers...)...)
+	t.Hash = t.contentHash()
 	return t, nil
 }
 
-// ReadChoices reads upstream's binary format: uint32 n; uint32 offsets [n]; n tasks. Errors are *FormatError.
+// ReadChoices reads upstream's binary format, uint32 n; uint32 offsets [n]; n tasks, or JSON lines with "question",
+// "choices" and "gold", from 0, which it tells by their content. Errors are *FormatError.
 func ReadChoices(in Input) ([]ChoiceTask, error) {
+	if in.isJSONLines() {
+		return readChoiceLines(in)
+	}
 	fail := func(format string, a ...any) ([]ChoiceTask, error) {
 		return nil, &FormatError{in.Name, 0, fmt.Sprintf(format, a...)}
 	}
