@@ -114,7 +114,7 @@ func newMultipleChoice() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "multiple-choice",
 		Short:   "Score questions with several answers (ARC, MMLU, TruthfulQA), as llama-perplexity --multiple-choice does",
-		Example: `  run-campaign multiple-choice -m model.gguf -f arc-challenge-test.bin`,
+		Example: `  run-campaign multiple-choice -m model.gguf -f arc-challenge-test.jsonl`,
 		Args:    positional(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, in, err := f.read(c)
@@ -130,7 +130,7 @@ func newMultipleChoice() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, "", "task file in upstream's binary format", 0, "the file's order")
+	f.add(c, "", "task file in upstream's binary format, or JSON lines with question, choices and gold", 0, "the file's order")
 	_ = c.MarkFlagRequired("file")
 	return c
 }

@@ -37,6 +37,9 @@ func (c *child) multipleChoice(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
+	for _, warning := range q.Warnings {
+		fmt.Fprintln(c.stderr, "warning: "+warning)
+	}
 	return evaluate(ctx, c, m, evaluation[eval.ChoiceItem]{q.ContextOptions, q.Run, q.Write, len(q.Tasks), tasksPerSync})
 }
 

@@ -3,7 +3,9 @@ package embedded
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,10 +32,16 @@ func job(t *testing.T, format string, mask []int, c plan.Condition) runner.Job {
 		t.Fatal(err)
 	}
 	c.Batch, c.UBatch, c.Name = 512, 128, c.Stage
-	if c.Input != "" {
+	if builtin.IsName(c.Input) {
 		if c.SHA256, err = builtin.SHA256(c.Input); err != nil {
 			t.Fatal(err)
 		}
+	} else if c.Input != "" {
+		data, err := os.ReadFile(c.Input)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.SHA256 = fmt.Sprintf("%x", sha256.Sum256(data))
 	}
 	return runner.Job{
 		Kind: runner.JobUnit, Unit: plan.Unit{ID: "u1", Name: c.Stage, Key: plan.Key{Stage: c.Stage, Trace: "seed 1 block 0"}},
@@ -81,10 +89,16 @@ func TestEveryStagePrintsWhatItsParserReads(t *testing.T) {
 		{plan.Condition{Stage: plan.Perplexity, Input: "builtin:evaluation", Context: 64, Chunks: 3}, []string{parsers.NLL, parsers.PerplexityMetric}},
 		{plan.Condition{Stage: plan.HellaSwag, Input: "builtin:gloss-swag", Context: 128, Tasks: 3}, []string{parsers.HellaSwagAccuracy}},
 		{plan.Condition{Stage: plan.Winogrande, Input: "builtin:gloss-grande", Context: 128, Tasks: 3}, []string{parsers.WinograndeAccuracy, parsers.WinograndeFixed}},
+		{plan.Condition{Stage: plan.MultipleChoice, Input: questions(t), Context: 128, Tasks: 3}, []string{parsers.ChoiceAccuracy}},
+		{plan.Condition{Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 4}, []string{
+			parsers.MeanKLD, parsers.MedianKLD, parsers.P99KLD, parsers.MaxKLD, parsers.SameTop, parsers.MeanDeltaP, parsers.RMSDeltaP}},
 	} {
 		j := job(t, "F16", []int{1, 3}, c.condition)
 		if c.condition.Input != "" {
 			j.Checkpoint = filepath.Join(t.TempDir(), "u1.jsonl")
+		}
+		if c.condition.Stage == plan.KLDivergence {
+			j.State = baseLogits(t, x, j)
 		}
 		out, ms := succeed(t, x, j)
 		var metrics []string
@@ -97,6 +111,76 @@ func TestEveryStagePrintsWhatItsParserReads(t *testing.T) {
 		if out.ModelSHA256 != j.Model.Fingerprint {
 			t.Errorf("%s: model %q", c.condition.Stage, out.ModelSHA256)
 		}
+	}
+}
+
+// questions writes a file of multiple choice.
+func questions(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	for i := range 12 {
+		fmt.Fprintf(&b, `{"question": "What is number %d?", "choices": ["a large bird", "wood", "the sea of number %d"], "gold": %d}`+"\n", i, i, i%3)
+	}
+	path := filepath.Join(t.TempDir(), "questions.jsonl")
+	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// baseLogits makes the logits that a kl-divergence job compares with: those of the unmasked model in F16.
+func baseLogits(t *testing.T, x Executor, j runner.Job) string {
+	t.Helper()
+	j.Kind, j.Arm = runner.JobState, job(t, "F16", nil, j.Condition).Arm
+	j.State = filepath.Join(t.TempDir(), "base.state")
+	if out, _ := succeed(t, x, j); len(out.Stdout) != 0 {
+		t.Errorf("the base printed %s", out.Stdout)
+	}
+	return j.State
+}
+
+func TestDivergenceIsFromTheArmThatMadeTheLogits(t *testing.T) {
+	x := executor(t, "child")
+	c := plan.Condition{Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 4}
+	means := map[string]float64{}
+	base := baseLogits(t, x, job(t, "F16", nil, c))
+	for name, mask := range map[string][]int{"base": nil, "masked": {1, 3}} {
+		j := job(t, "F16", mask, c)
+		j.State, j.Checkpoint = base, filepath.Join(t.TempDir(), "u1.jsonl")
+		_, ms := succeed(t, x, j)
+		means[name] = ms[0].Value
+		if top := ms[4]; (name == "base") != (top.Value == 1) {
+			t.Errorf("%s: %s is %v", name, top.Metric, top.Value)
+		}
+	}
+	// What the base has against itself is the rounding of the logits to 16 bits.
+	if math.Abs(means["base"]) > 1e-5 || means["masked"] < 1e-3 {
+		t.Errorf("divergences %v", means)
+	}
+}
+
+func TestDivergenceNeedsWholeLogits(t *testing.T) {
+	x := executor(t, "child")
+	j := job(t, "F16", nil, plan.Condition{Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 2})
+	j.Checkpoint = filepath.Join(t.TempDir(), "u1.jsonl")
+	base := baseLogits(t, x, j)
+	if err := os.Truncate(base, 3000); err != nil {
+		t.Fatal(err)
+	}
+	for path, message := range map[string]string{base: "cut off", base + ".absent": "base logits"} {
+		j.State = path
+		out, err := x.Execute(t.Context(), j, func(runner.Progress) {})
+		if err != nil || out.Failure == nil || out.Failure.Kind != results.Crash || !strings.Contains(out.Failure.Message, message) {
+			t.Errorf("%s: %+v, %v", message, out.Failure, err)
+		}
+	}
+	j.State = filepath.Join(t.TempDir(), "base.state")
+	j.Kind, j.Condition.SHA256 = runner.JobState, strings.Repeat("0", 64)
+	if out, err := x.Execute(t.Context(), j, func(runner.Progress) {}); err != nil || out.Failure == nil || out.Failure.Kind != results.Unavailable {
+		t.Errorf("a text that has changed: %+v, %v", out.Failure, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(filepath.Dir(j.State), "*")); err != nil || len(left) != 0 {
+		t.Errorf("a base that could not be made leaves %v, %v", left, err)
 	}
 }
 
@@ -125,13 +209,18 @@ func TestAnEvaluationGoesOnFromWhatAKillHasLeftToTheSameOutput(t *testing.T) {
 	}
 	x := executor(t, "child")
 	for name, c := range map[string]plan.Condition{
-		"perplexity": {Stage: plan.Perplexity, Input: "builtin:evaluation", Context: 64, Chunks: 20},
-		"hellaswag":  {Stage: plan.HellaSwag, Input: "builtin:gloss-swag", Context: 128, Tasks: 10},
-		"winogrande": {Stage: plan.Winogrande, Input: "builtin:gloss-grande", Context: 128, Tasks: 10},
+		"perplexity":      {Stage: plan.Perplexity, Input: "builtin:evaluation", Context: 64, Chunks: 20},
+		"hellaswag":       {Stage: plan.HellaSwag, Input: "builtin:gloss-swag", Context: 128, Tasks: 10},
+		"winogrande":      {Stage: plan.Winogrande, Input: "builtin:gloss-grande", Context: 128, Tasks: 10},
+		"multiple-choice": {Stage: plan.MultipleChoice, Input: questions(t), Context: 128},
+		"kl-divergence":   {Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := job(t, "F16", nil, c)
 			j.Checkpoint = filepath.Join(t.TempDir(), "u1.jsonl")
+			if c.Stage == plan.KLDivergence {
+				j.State = baseLogits(t, x, j)
+			}
 			whole, _ := succeed(t, x, j)
 			text, err := os.ReadFile(j.Checkpoint)
 			if err != nil {
