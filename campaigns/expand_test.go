@@ -141,6 +141,7 @@ const everyStage = `stages:
   - perplexity: {text: builtin:evaluation, chunks: 2}
   - hellaswag: {tasks: builtin:gloss-swag, limit: 3}
   - winogrande: {tasks: builtin:gloss-grande, limit: 3}
+  - kl-divergence: {text: builtin:evaluation, context: 128, chunks: 2}
 `
 
 // What holds of every plan, whatever its order.
@@ -173,7 +174,7 @@ func TestBlocksAreCompleteAndUnitsUnique(t *testing.T) {
 				if strings.ContainsAny(u.Name, " *?[") || strings.Count(u.Name, "/") != 3 {
 					t.Errorf("%q is no glob target", u.Name)
 				}
-				if (u.State != "") != (u.Key.Depth > 0) || u.State != "" && !states[u.State] {
+				if (u.State != "") != (u.Key.Depth > 0 || u.Key.Stage == plan.KLDivergence) || u.State != "" && !states[u.State] {
 					t.Errorf("%s at depth %d has the state %q", u.Name, u.Key.Depth, u.State)
 				}
 				stage := slices.Index(stageKinds(), u.Key.Stage)
@@ -201,9 +202,9 @@ func TestBlocksAreCompleteAndUnitsUnique(t *testing.T) {
 					}
 				}
 			}
-			// 7 arms at 2 depths, but the control has the baseline's states.
-			if len(p.States) != 6*2 {
-				t.Errorf("%d states, want 12", len(p.States))
+			// 7 arms at 2 depths, but the control has the baseline's states; and the logits of the baseline.
+			if len(p.States) != 6*2+1 {
+				t.Errorf("%d states, want 13", len(p.States))
 			}
 		})
 	}
@@ -303,6 +304,7 @@ func TestOnlyWhatDecidesAResultIsInTheKey(t *testing.T) {
 		"a control":                {"control: aa\n" + base, len(before)},
 		"another number of chunks": {strings.Replace(base, "chunks: 2", "chunks: 3", 1), len(before) - 2},
 		"another number of tasks":  {strings.Replace(base, "gloss-swag, limit: 3", "gloss-swag, limit: 4", 1), len(before) - 2},
+		"another baseline":         {"baseline: {format: Q8_0}\n" + base, len(before) - 2}, // the units of kl-divergence
 		"other threads":            {strings.Replace(base, "threads: 2", "threads: 1", 1), 0},
 	} {
 		if got := kept(units(test.text)); got != test.want {

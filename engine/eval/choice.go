@@ -157,7 +157,7 @@ func ReadChoices(in Input) ([]ChoiceTask, error) {
 		return fail("there are no tasks: the file must begin with their number")
 	}
 	if n > (len(in.Data)-head.at)/4 {
-		return fail("the file says it has %d tasks, but is too short even for their offsets", n)
+		return fail("the file says it has %d tasks, but is too short even for their offsets: it is neither in upstream's binary format nor JSON lines", n)
 	}
 	tasks := make([]ChoiceTask, 0, n)
 	seen := make(map[string]int)
