@@ -109,6 +109,9 @@ func Run(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Execu
 	if err := checkEnvironment(dir, inv, decisions, o); err != nil {
 		return count(decisions), err
 	}
+	if err := dir.RemoveLeftovers(); err != nil {
+		return count(decisions), err
+	}
 	if err := checkDisk(p, dir, decisions); err != nil {
 		return count(decisions), err
 	}

@@ -38,7 +38,7 @@ type session struct {
 	summary  Summary
 }
 
-// newSession makes the run directory ready: plan and environment stored, leftovers of dead processes removed.
+// newSession makes the run directory ready: plan and environment stored.
 func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporter, decisions []decision, inv *inventory) (*session, error) {
 	s := &session{
 		id: newSessionID(), dir: dir, plan: p, o: o, executor: x, reporter: r, decisions: decisions,
@@ -61,7 +61,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 	if err := s.checkReferences(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(dir.RemoveLeftovers(), dir.SetPlan(o.Campaign, p), dir.WriteEnvironment(*o.Environment)); err != nil {
+	if err := errors.Join(dir.SetPlan(o.Campaign, p), dir.WriteEnvironment(*o.Environment)); err != nil {
 		return nil, err
 	}
 	journal, err := dir.OpenJournal()
