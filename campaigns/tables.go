@@ -58,6 +58,9 @@ func (c *Campaign) checkDimension(name string, p path, known []string) bool {
 func (c *Campaign) checkCells(t Table, p path) {
 	for j, metric := range t.Cells {
 		c.checkMetric(metric, p.key("cells").item(j))
+		if t.Effect == plan.EffectRatio && slices.Contains(plan.MetricStages(metric), plan.KLDivergence) {
+			c.doc.wrong(p.key("effect"), "write effect: auto", "effects on %s are differences: the base has next to none to divide by", metric)
+		}
 	}
 	row, column := slices.Index(t.Rows, plan.DimMetric), slices.Index(t.Columns, plan.DimMetric)
 	const hint = `list several metrics in "cells", or leave it out`
