@@ -54,10 +54,11 @@ func (s *divergenceSums) covariance() float64 {
 	return (s.NLLProduct/n - s.NLL/n*s.NLLBase/n) / (n - 1)
 }
 
-// logRatio is ln(PPL/PPL of the base), paired token by token.
+// logRatio is ln(PPL/PPL of the base), paired token by token. Of a model against itself rounding may make the variance
+// negative; it is 0 then, where upstream prints nan.
 func (s *divergenceSums) logRatio() estimate {
 	q, b := s.logPPL(), s.logPPLBase()
-	return estimate{q.value - b.value, math.Sqrt(q.err*q.err + b.err*b.err - 2*s.covariance())}
+	return estimate{q.value - b.value, math.Sqrt(max(0, q.err*q.err+b.err*b.err-2*s.covariance()))}
 }
 
 func (s *divergenceSums) rmsDeltaP() estimate {
@@ -123,7 +124,7 @@ func (o *printer) perplexities(s *divergenceSums) {
 	o.printf("Cor(ln(PPL(Q)), ln(PPL(base))): %6.2f%%\n", 100*s.covariance()/(q.err*b.err))
 	o.printf("Mean ln(PPL(Q)/PPL(base))     : %10.6f ± %10.6f\n", ratio.value, ratio.err)
 	o.printf("Mean PPL(Q)/PPL(base)         : %10.6f ± %10.6f\n", quotient.value, quotient.err)
-	err := math.Sqrt(ppl.err*ppl.err + base.err*base.err - 2*ppl.value*base.value*s.covariance())
+	err := math.Sqrt(max(0, ppl.err*ppl.err+base.err*base.err-2*ppl.value*base.value*s.covariance()))
 	o.printf("Mean PPL(Q)-PPL(base)         : %10.6f ± %10.6f\n", ppl.value-base.value, err)
 }
 

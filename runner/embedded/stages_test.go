@@ -147,7 +147,10 @@ func TestDivergenceIsFromTheArmThatMadeTheLogits(t *testing.T) {
 	for name, mask := range map[string][]int{"base": nil, "masked": {1, 3}} {
 		j := job(t, "F16", mask, c)
 		j.State, j.Checkpoint = base, filepath.Join(t.TempDir(), "u1.jsonl")
-		_, ms := succeed(t, x, j)
+		out, ms := succeed(t, x, j)
+		if bytes.Contains(bytes.ToLower(out.Stdout), []byte("nan")) {
+			t.Errorf("%s: %s", name, out.Stdout)
+		}
 		means[name] = ms[0].Value
 		if top := ms[4]; (name == "base") != (top.Value == 1) {
 			t.Errorf("%s: %s is %v", name, top.Metric, top.Value)
