@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"attnbudget/engine"
 	"attnbudget/engine/bench"
 
 	"github.com/spf13/cobra"
@@ -72,11 +74,7 @@ func runBench(c *cobra.Command, f benchFlags) error {
 	if err := bench.CheckFormat(f.output); err != nil {
 		return &usageError{err}
 	}
-	tests, err := f.tests()
-	if err != nil {
-		return err
-	}
-	m, err := f.model.open()
+	m, tests, err := f.open()
 	if err != nil {
 		return err
 	}
@@ -102,6 +100,26 @@ func runBench(c *cobra.Command, f benchFlags) error {
 		return nil
 	}
 	return bench.Write(c.OutOrStdout(), f.output, out)
+}
+
+// open opens the model and makes the tests for it.
+func (f *benchFlags) open() (*engine.Model, []bench.Options, error) {
+	tests, err := f.tests()
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := f.model.open()
+	if err != nil {
+		return nil, nil, err
+	}
+	o := engine.ContextOptions{Mask: tests[0].Mask}
+	if err := f.context.drop.bind(&o, m, f.model); err != nil {
+		return nil, nil, errors.Join(err, m.Close())
+	}
+	for i := range tests {
+		tests[i].Mask, tests[i].Surrogates = o.Mask, o.Surrogates
+	}
+	return m, tests, nil
 }
 
 func (f *benchFlags) tests() ([]bench.Options, error) {

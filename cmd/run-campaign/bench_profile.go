@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"attnbudget/engine"
 	"attnbudget/engine/bench"
 	"attnbudget/engine/bench/limits"
 	"attnbudget/engine/builtin"
@@ -16,11 +18,7 @@ func runProfile(c *cobra.Command, f benchFlags) error {
 	if err := checkProfileFormat(f.output); err != nil {
 		return err
 	}
-	tests, err := f.tests()
-	if err != nil {
-		return err
-	}
-	m, err := f.model.open()
+	m, tests, err := f.open()
 	if err != nil {
 		return err
 	}
@@ -52,6 +50,9 @@ func runLoad(c *cobra.Command, f benchFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := f.bindApart(&o); err != nil {
+		return err
+	}
 	o.Threads = f.model.threads
 	prompt := 1
 	if c.Flags().Changed("n-prompt") {
@@ -68,6 +69,18 @@ func runLoad(c *cobra.Command, f benchFlags) error {
 		return err
 	}
 	return bench.WriteLoads(c.OutOrStdout(), f.output, loads)
+}
+
+// bindApart is dropFlags.bind with a model that is closed again: the one that is measured must not have been opened.
+func (f *benchFlags) bindApart(o *engine.ContextOptions) error {
+	if f.context.drop.profile == "" && f.context.drop.surrogate == "" {
+		return nil
+	}
+	m, err := f.model.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.context.drop.bind(o, m, f.model), m.Close())
 }
 
 func checkProfileFormat(format string) error {

@@ -102,7 +102,11 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 	if err != nil {
 		return err
 	}
-	base := strings.TrimSuffix(f.reportPath(), ".json")
+	report := f.report
+	if report == "" {
+		report = f.model.reportPath()
+	}
+	base := strings.TrimSuffix(report, ".json")
 	bar := newBar(c.ErrOrStderr(), "calibrate")
 	defer bar.done()
 	r, err := calibrate.Run(c.Context(), calibrate.Job{
@@ -115,7 +119,7 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 	if err != nil {
 		return err
 	}
-	return writeCalibration(c, r, f.reportPath(), base)
+	return writeCalibration(c, r, report, base)
 }
 
 // writeCalibration leaves the pictures, then the report, and prints the table.
@@ -141,16 +145,14 @@ func writeCalibration(c *cobra.Command, r *calibrate.Report, report, base string
 	return err
 }
 
-// reportPath is where the report goes: beside the model, in the current folder for a built-in one.
-func (f *calibrateFlags) reportPath() string {
-	switch {
-	case f.report != "":
-		return f.report
-	case builtin.IsName(f.model.model):
-		return strings.TrimPrefix(f.model.model, builtin.Prefix) + ".calibration.json"
+// reportPath is where a calibration's report is unless another place is named: beside the model, in the current folder for a
+// built-in one.
+func (f *modelFlags) reportPath() string {
+	if builtin.IsName(f.model) {
+		return strings.TrimPrefix(f.model, builtin.Prefix) + ".calibration.json"
 	}
-	name := strings.TrimSuffix(filepath.Base(f.model.model), ".gguf")
-	return filepath.Join(filepath.Dir(f.model.model), name+".calibration.json")
+	name := strings.TrimSuffix(filepath.Base(f.model), ".gguf")
+	return filepath.Join(filepath.Dir(f.model), name+".calibration.json")
 }
 
 // fingerprint is the identity of the model's bytes.

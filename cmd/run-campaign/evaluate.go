@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -34,6 +33,10 @@ type evaluationHead struct {
 	File   string `json:"file"`
 	SHA256 string `json:"sha256,omitempty"` // of the file; not of a logits file, which may be very large
 	Engine string `json:"engine"`           // its version
+
+	Mask          string `json:"mask"` // layers whose attention is dropped: "0,3"
+	MaskHash      string `json:"mask_hash"`
+	SurrogateHash string `json:"surrogate_hash,omitempty"` // of what stands in for it
 }
 
 func newHead(stage string, in eval.Input) evaluationHead {
@@ -62,17 +65,9 @@ func readInput(name string) (eval.Input, error) {
 	return eval.Input{Name: name, Data: data}, err
 }
 
-// evaluation is what the evaluators of package eval have in common, for items of type T.
-type evaluation[T any] interface {
-	ContextOptions(base engine.ContextOptions) engine.ContextOptions
-	Run(ctx context.Context, c eval.Context, done []T, each func(T) error) ([]T, error)
-	Write(w io.Writer, items []T) error
-	Doubts(items []T) []string
-}
-
 // prepared is an evaluation that is ready to run.
 type prepared[T any] struct {
-	evaluation[T]
+	eval.Evaluation[T]
 	items    int // to evaluate
 	warnings []string
 }
@@ -88,6 +83,9 @@ func evaluate[T any](c *cobra.Command, f evaluateFlags, head evaluationHead, pre
 		return err
 	}
 	defer m.Close()
+	if err := f.context.drop.bind(&o, m, f.model); err != nil {
+		return err
+	}
 	tok, err := m.Tokenizer()
 	if err != nil {
 		return err
@@ -105,6 +103,10 @@ func evaluate[T any](c *cobra.Command, f evaluateFlags, head evaluationHead, pre
 	lines := json.NewEncoder(c.OutOrStdout())
 	if f.asJSON {
 		head.Kind, head.Items, head.Engine = "evaluation", e.items, engine.Version
+		head.Mask, head.MaskHash = ec.Mask().Canonical(), ec.Mask().Hash()
+		if o.Surrogates != nil {
+			head.SurrogateHash = o.Surrogates.Hash()
+		}
 		if err := lines.Encode(head); err != nil {
 			return err
 		}

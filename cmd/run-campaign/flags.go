@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"attnbudget/engine"
@@ -77,7 +76,7 @@ func openBuiltin(name string) (*gguf.File, error) {
 type contextFlags struct {
 	ctx, batch, ubatch int
 	typeK, typeV       string
-	drop               string
+	drop               dropFlags
 	flash              string
 }
 
@@ -89,11 +88,12 @@ func (f *contextFlags) add(c *cobra.Command, nctx int, usage string) {
 	c.Flags().IntVar(&f.ubatch, "ubatch-size", 512, "tokens computed at once (also -ub)")
 	c.Flags().StringVar(&f.typeK, "cache-type-k", "f16", "type of the K cache: f32, f16, q8_0, q4_0 (also -ctk)")
 	c.Flags().StringVar(&f.typeV, "cache-type-v", "f16", "type of the V cache (also -ctv)")
-	c.Flags().StringVar(&f.drop, "attention-drop-layers", "", "layers whose attention is dropped, for instance 19,20,24,25")
+	f.drop.add(c)
 	c.Flags().StringVar(&f.flash, "flash-attn", "auto", "accepted for llama.cpp's sake; attention is always computed in tiles (also -fa)")
 }
 
-// options are the context's; a mistake in a flag is a usage error.
+// options are the context's as far as they do not depend on the model, which dropFlags.bind adds; a mistake in a flag is a
+// usage error.
 func (f *contextFlags) options() (engine.ContextOptions, error) {
 	o := engine.ContextOptions{NCtx: f.ctx, NBatch: f.batch, NUBatch: f.ubatch}
 	var err error
@@ -103,22 +103,6 @@ func (f *contextFlags) options() (engine.ContextOptions, error) {
 	if o.TypeV, err = engine.ParseCacheType(f.typeV); err != nil {
 		return o, &usageError{fmt.Errorf("-ctv: %w", err)}
 	}
-	o.Mask, err = parseLayers(f.drop)
+	o.Mask, err = f.drop.check()
 	return o, err
-}
-
-// parseLayers reads "0,3"; empty is no layer.
-func parseLayers(s string) ([]int, error) {
-	if s == "" {
-		return nil, nil
-	}
-	var out []int
-	for part := range strings.SplitSeq(s, ",") {
-		n, err := strconv.Atoi(strings.TrimSpace(part))
-		if err != nil {
-			return nil, &usageError{fmt.Errorf("--attention-drop-layers %s: %q is not a layer number; write for instance 19,20,24,25", s, part)}
-		}
-		out = append(out, n)
-	}
-	return out, nil
 }

@@ -38,6 +38,9 @@ func newGenerate() *cobra.Command {
 				return err
 			}
 			defer m.Close()
+			if err := context.drop.bind(&co, m, model); err != nil {
+				return err
+			}
 			ec, err := m.NewContext(co)
 			if err != nil {
 				return err

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +21,6 @@ type session struct {
 	cmd   *exec.Cmd
 	lines chan string
 
-	mu  sync.Mutex
 	out bytes.Buffer
 }
 

@@ -76,7 +76,7 @@ func (f *perplexityFlags) run(c *cobra.Command) error {
 			if err != nil {
 				return e, err
 			}
-			e.evaluation = baseWriter{p, file}
+			e.Evaluation = baseWriter{p, file}
 		}
 		return e, nil
 	})

@@ -15,30 +15,23 @@ import (
 const checkpointSchema = "attnbudget/checkpoint/1"
 
 // checkpointHeader begins every part of a checkpoint: each process that works on the unit writes one, then a line per
-// finished batch. Only lines of the same unit in the same environment may be continued.
+// finished item. Only lines of the same unit in the same environment may be continued.
 type checkpointHeader struct {
 	Schema      string `json:"schema"`
 	Unit        string `json:"unit"`
 	Environment string `json:"environment"`
 }
 
-// checkpointBatch is one line: the items that were evaluated together. What a batch holds decides the rounding of its
-// results, so a batch is kept whole or not at all, and a resumed evaluation makes the batches that an unbroken one makes.
-type checkpointBatch[Item any] struct {
-	Items []Item `json:"items"`
-}
-
 // checkpoint appends finished items to a file.
 type checkpoint[Item any] struct {
 	f        *os.File
-	perSync  int    // items
-	batch    []Item // not written yet
-	unsynced int    // items written since the last sync
-	resumed  int    // processes that worked on it before this one and finished at least one batch
+	perSync  int // items
+	unsynced int // items written since the last sync
+	resumed  int // processes that worked on it before this one and finished at least one item
 }
 
 // openCheckpoint reads the items finished so far and opens the file for more. What does not belong to the job, and
-// everything behind the first damaged line, is cut off; a torn last line costs only its batch.
+// everything behind the first damaged line, is cut off; a torn last line costs only its item.
 func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint[Item], []Item, error) {
 	header := checkpointHeader{checkpointSchema, job.Unit.ID, job.Environment}
 	b, err := os.ReadFile(job.Checkpoint)
@@ -62,25 +55,26 @@ func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint[Item], [
 
 // readCheckpoint returns the items of b, how many parts with items it has, and how many of its bytes are good.
 func readCheckpoint[Item any](b []byte, header checkpointHeader) (items []Item, parts, good int) {
-	batchesInPart := 0
+	itemsInPart := 0
 	for len(b[good:]) > 0 {
 		line, _, whole := bytes.Cut(b[good:], []byte{'\n'})
 		if !whole {
 			break
 		}
-		var v struct {
-			checkpointHeader
-			checkpointBatch[Item]
-		}
-		if json.Unmarshal(line, &v) != nil {
+		var h checkpointHeader
+		if json.Unmarshal(line, &h) != nil {
 			break
 		}
-		switch isHeader := v.Schema != ""; {
-		case isHeader && v.checkpointHeader == header && v.Items == nil:
-			batchesInPart = 0
-		case !isHeader && good > 0 && len(v.Items) > 0:
-			items = append(items, v.Items...)
-			if batchesInPart++; batchesInPart == 1 {
+		switch {
+		case h == header:
+			itemsInPart = 0
+		case h == checkpointHeader{} && good > 0:
+			var item Item
+			if json.Unmarshal(line, &item) != nil {
+				return items, parts, good
+			}
+			items = append(items, item)
+			if itemsInPart++; itemsInPart == 1 {
 				parts++
 			}
 		default:
@@ -91,21 +85,12 @@ func readCheckpoint[Item any](b []byte, header checkpointHeader) (items []Item, 
 	return items, parts, good
 }
 
-// add notes one finished item of the running batch.
-func (c *checkpoint[Item]) add(item Item) { c.batch = append(c.batch, item) }
-
-// endBatch writes the batch whose items have been added; it is durable once perSync items have been written, or after
-// close.
-func (c *checkpoint[Item]) endBatch() error {
-	if len(c.batch) == 0 {
-		return nil
-	}
-	if err := c.write(checkpointBatch[Item]{c.batch}); err != nil {
+// add writes one finished item; it is durable once perSync items have been written, or after close.
+func (c *checkpoint[Item]) add(item Item) error {
+	if err := c.write(item); err != nil {
 		return err
 	}
-	c.unsynced += len(c.batch)
-	c.batch = c.batch[:0]
-	if c.unsynced < c.perSync {
+	if c.unsynced++; c.unsynced < c.perSync {
 		return nil
 	}
 	return c.sync()
@@ -130,5 +115,5 @@ func (c *checkpoint[Item]) sync() error {
 	return nil
 }
 
-// close makes the written batches durable. Items of a batch that has not ended are dropped.
+// close makes the written items durable.
 func (c *checkpoint[Item]) close() error { return errors.Join(c.sync(), c.f.Close()) }

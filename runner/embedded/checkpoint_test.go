@@ -20,22 +20,18 @@ func checkpointJob(t *testing.T) runner.Job {
 	return runner.Job{Unit: plan.Unit{ID: "u1"}, Environment: "e1", Checkpoint: filepath.Join(t.TempDir(), "u1.jsonl")}
 }
 
-// work opens the checkpoint, adds the batches and closes it.
-func work(t *testing.T, job runner.Job, batches ...[]item) (done []item, resumed int) {
+// work opens the checkpoint, adds the items and closes it.
+func work(t *testing.T, job runner.Job, items ...item) (done []item, resumed int) {
 	t.Helper()
 	c, done, err := openCheckpoint[item](job, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, batch := range batches {
-		for _, i := range batch {
-			c.add(i)
-		}
-		if err := c.endBatch(); err != nil {
+	for _, i := range items {
+		if err := c.add(i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c.add(item{99}) // of a batch that does not end
 	if err := c.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -45,13 +41,13 @@ func work(t *testing.T, job runner.Job, batches ...[]item) (done []item, resumed
 func TestACheckpointGivesItsItemsBack(t *testing.T) {
 	job := checkpointJob(t)
 	for i, step := range []struct {
-		add     [][]item
+		add     []item
 		done    []item
 		resumed int
 	}{
-		{[][]item{{{1}, {2}}, {{3}}}, nil, 0},
+		{[]item{{1}, {2}, {3}}, nil, 0},
 		{nil, []item{{1}, {2}, {3}}, 1},
-		{[][]item{{{4}}}, []item{{1}, {2}, {3}}, 1}, // the process before this one finished nothing
+		{[]item{{4}}, []item{{1}, {2}, {3}}, 1}, // the process before this one finished nothing
 		{nil, []item{{1}, {2}, {3}, {4}}, 2},
 	} {
 		done, resumed := work(t, job, step.add...)
@@ -62,18 +58,18 @@ func TestACheckpointGivesItsItemsBack(t *testing.T) {
 }
 
 func TestADamagedCheckpointLosesOnlyWhatIsDamaged(t *testing.T) {
-	const last = `{"items":[{"n":3},{"n":4}]}`
+	const last = `{"n":3}`
 	for name, damage := range map[string]func(string) string{
 		"torn last line":                func(s string) string { return s[:len(s)-3] },
 		"last line unended":             func(s string) string { return s[:len(s)-1] },
-		"line of nonsense":              func(s string) string { return strings.Replace(s, last, `{"items":[{"n":x}]}`, 1) },
+		"line of nonsense":              func(s string) string { return strings.Replace(s, last, `{"n":x}`, 1) },
 		"zeros at the end":              func(s string) string { return strings.Replace(s, last, "\x00\x00", 1) },
-		"empty batch":                   func(s string) string { return strings.Replace(s, last, `{"items":[]}`, 1) },
-		"half a line, then a whole one": func(s string) string { return strings.Replace(s, last+"\n", `{"items"`, 1) + last + "\n" },
+		"item of another kind":          func(s string) string { return strings.Replace(s, last, `{"n":"three"}`, 1) },
+		"half a line, then a whole one": func(s string) string { return strings.Replace(s, last+"\n", `{"n"`, 1) + last + "\n" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := checkpointJob(t)
-			work(t, job, []item{{1}, {2}}, []item{{3}, {4}})
+			work(t, job, item{1}, item{2}, item{3})
 			b, err := os.ReadFile(job.Checkpoint)
 			if err != nil {
 				t.Fatal(err)
@@ -82,7 +78,7 @@ func TestADamagedCheckpointLosesOnlyWhatIsDamaged(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, want := range [][]item{{{1}, {2}}, {{1}, {2}, {3}}} {
-				done, _ := work(t, job, []item{{3}})
+				done, _ := work(t, job, item{3})
 				if diff := cmp.Diff(want, done); diff != "" {
 					t.Error(diff)
 				}
@@ -97,9 +93,9 @@ func TestACheckpointOfAnotherUnitOrEnvironmentIsNotUsed(t *testing.T) {
 		"environment": func(j *runner.Job) { j.Environment = "e2" },
 	} {
 		job := checkpointJob(t)
-		work(t, job, []item{{1}, {2}})
+		work(t, job, item{1}, item{2})
 		change(&job)
-		if done, resumed := work(t, job, []item{{1}}); done != nil || resumed != 0 {
+		if done, resumed := work(t, job, item{1}); done != nil || resumed != 0 {
 			t.Errorf("other %s: %v items, resumed %d", name, done, resumed)
 		}
 		if done, _ := work(t, job); len(done) != 1 {
@@ -108,7 +104,7 @@ func TestACheckpointOfAnotherUnitOrEnvironmentIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestABatchIsOnDiskWhenItEnds(t *testing.T) {
+func TestAnItemIsInTheFileWhenItIsFinished(t *testing.T) {
 	job := checkpointJob(t)
 	c, _, err := openCheckpoint[item](job, 100)
 	if err != nil {
@@ -116,30 +112,27 @@ func TestABatchIsOnDiskWhenItEnds(t *testing.T) {
 	}
 	defer c.close()
 	for n := range 4 {
-		c.add(item{n})
-		if n%2 == 1 {
-			if err := c.endBatch(); err != nil {
-				t.Fatal(err)
-			}
+		if err := c.add(item{n}); err != nil {
+			t.Fatal(err)
 		}
 		b, err := os.ReadFile(job.Checkpoint)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := strings.Count(string(b), `"n":`), (n+1)/2*2; got != want {
-			t.Errorf("after %d items %d are on disk, expected %d", n+1, got, want)
+		if got := strings.Count(string(b), `"n":`); got != n+1 {
+			t.Errorf("after %d items %d are in the file", n+1, got)
 		}
 	}
 }
 
 func FuzzReadCheckpoint(f *testing.F) {
 	header := checkpointHeader{checkpointSchema, "u1", "e1"}
-	const text = `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1"}` + "\n" + `{"items":[{"n":1},{"n":2}]}` + "\n" + `{"items":[{"n":3}]}` + "\n"
+	const text = `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1"}` + "\n" + `{"n":1}` + "\n" + `{"n":2}` + "\n"
 	f.Add([]byte(text))
 	f.Add([]byte(text + text[:40]))
 	f.Add([]byte(text + "null\n[]\n"))
-	f.Add([]byte(text + `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1","items":[{"n":4}]}` + "\n"))
-	f.Add([]byte("{\"items\":[{\"n\":1}]}\n"))
+	f.Add([]byte(text + `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1","n":4}` + "\n"))
+	f.Add([]byte("{\"n\":1}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		items, parts, good := readCheckpoint[item](b, header)
 		if good > len(b) || parts > len(items) {

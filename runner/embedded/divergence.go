@@ -30,7 +30,7 @@ func (c *child) divergence(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	return evaluate(ctx, c, m, evaluation[eval.DivergenceChunk]{d.ContextOptions, d.Run, d.Write, d.Chunks, 1})
+	return evaluate(ctx, c, m, plannedEvaluation[eval.DivergenceChunk]{d, d.Chunks, 1, d.Warnings})
 }
 
 // baseLogits makes the logits that divergence compares with.

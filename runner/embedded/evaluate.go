@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"attnbudget/engine"
@@ -25,7 +24,7 @@ func (c *child) perplexity(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	return evaluate(ctx, c, m, evaluation[eval.Chunk]{p.ContextOptions, p.Run, p.Write, p.Chunks, 1})
+	return evaluate(ctx, c, m, plannedEvaluation[eval.Chunk]{p, p.Chunks, 1, p.Warnings})
 }
 
 func (c *child) multipleChoice(ctx context.Context, m *engine.Model) error {
@@ -37,10 +36,7 @@ func (c *child) multipleChoice(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range q.Warnings {
-		fmt.Fprintln(c.stderr, "warning: "+warning)
-	}
-	return evaluate(ctx, c, m, evaluation[eval.ChoiceItem]{q.ContextOptions, q.Run, q.Write, len(q.Tasks), tasksPerSync})
+	return evaluate(ctx, c, m, plannedEvaluation[eval.ChoiceItem]{q, len(q.Tasks), tasksPerSync, q.Warnings})
 }
 
 func (c *child) hellaSwag(ctx context.Context, m *engine.Model) error {
@@ -52,7 +48,7 @@ func (c *child) hellaSwag(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	return evaluate(ctx, c, m, evaluation[eval.HellaSwagItem]{h.ContextOptions, h.Run, h.Write, len(h.Tasks), tasksPerSync})
+	return evaluate(ctx, c, m, plannedEvaluation[eval.HellaSwagItem]{h, len(h.Tasks), tasksPerSync, h.Warnings})
 }
 
 func (c *child) winogrande(ctx context.Context, m *engine.Model) error {
@@ -64,10 +60,7 @@ func (c *child) winogrande(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	for _, warning := range w.Warnings {
-		fmt.Fprintln(c.stderr, "warning: "+warning)
-	}
-	return evaluate(ctx, c, m, evaluation[eval.WinograndeItem]{w.ContextOptions, w.Run, w.Write, len(w.Tasks), tasksPerSync})
+	return evaluate(ctx, c, m, plannedEvaluation[eval.WinograndeItem]{w, len(w.Tasks), tasksPerSync, w.Warnings})
 }
 
 func (c *child) taskOptions() eval.TaskOptions {
@@ -75,26 +68,26 @@ func (c *child) taskOptions() eval.TaskOptions {
 	return eval.TaskOptions{Tasks: cond.Tasks, NCtx: cond.Context, NBatch: cond.Batch, Threads: c.job.Threads}
 }
 
-// tasksPerSync is after how many finished tasks a checkpoint is synced to disk; a batch of them may take less time than a
+// tasksPerSync is after how many finished tasks a checkpoint is synced to disk; a few of them may take less time than a
 // sync.
 const tasksPerSync = 25
 
-// evaluation is what the evaluators have in common; an Item is one finished chunk or task.
-type evaluation[Item any] struct {
-	options func(engine.ContextOptions) engine.ContextOptions
-	run     func(context.Context, eval.Context, []Item, func(Item) error) ([]Item, error)
-	write   func(io.Writer, []Item) error
-	total   int
-	perSync int
+// plannedEvaluation is an evaluation that is ready to run.
+type plannedEvaluation[Item any] struct {
+	eval.Evaluation[Item]
+	total    int // items
+	perSync  int // items
+	warnings []string
 }
 
 // evaluate runs an evaluation from its checkpoint on and prints it when it is complete.
-func evaluate[Item any](ctx context.Context, c *child, m *engine.Model, e evaluation[Item]) error {
+func evaluate[Item any](ctx context.Context, c *child, m *engine.Model, e plannedEvaluation[Item]) error {
+	c.warn(e.warnings)
 	base, err := c.contextOptions()
 	if err != nil {
 		return err
 	}
-	ec, err := m.NewContext(e.options(base))
+	ec, err := m.NewContext(e.ContextOptions(base))
 	if err != nil {
 		return err
 	}
@@ -102,7 +95,7 @@ func evaluate[Item any](ctx context.Context, c *child, m *engine.Model, e evalua
 	items, err := evaluateFrom(ctx, c, ec, e)
 	var foreign *eval.CheckpointError
 	if errors.As(err, &foreign) {
-		fmt.Fprintln(c.stderr, "warning: "+err.Error())
+		c.warn([]string{err.Error()})
 		if err := os.Remove(c.job.Checkpoint); err != nil {
 			return err
 		}
@@ -111,10 +104,17 @@ func evaluate[Item any](ctx context.Context, c *child, m *engine.Model, e evalua
 	if err != nil {
 		return err
 	}
-	return e.write(c.stdout, items)
+	c.warn(e.Doubts(items))
+	return e.Write(c.stdout, items)
 }
 
-func evaluateFrom[Item any](ctx context.Context, c *child, ec *engine.Context, e evaluation[Item]) (items []Item, err error) {
+func (c *child) warn(warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintln(c.stderr, "warning: "+w)
+	}
+}
+
+func evaluateFrom[Item any](ctx context.Context, c *child, ec *engine.Context, e plannedEvaluation[Item]) (items []Item, err error) {
 	cp, done, err := openCheckpoint[Item](c.job, e.perSync)
 	if err != nil {
 		return nil, err
@@ -125,29 +125,9 @@ func evaluateFrom[Item any](ctx context.Context, c *child, ec *engine.Context, e
 	}
 	finished := len(done)
 	c.say.progress(c.job.Condition.Stage, int64(finished), int64(e.total))
-	batches := &batchContext{Context: ec, end: cp.endBatch}
-	items, err = e.run(ctx, batches, done, func(item Item) error {
-		cp.add(item)
+	return e.Run(ctx, ec, done, func(item Item) error {
 		finished++
 		c.say.progress(c.job.Condition.Stage, int64(finished), int64(e.total))
-		return batches.err
+		return cp.add(item)
 	})
-	if err == nil {
-		err = cp.endBatch()
-	}
-	return items, err
-}
-
-// batchContext notices where an evaluator goes on to the next batch: it then clears the context.
-type batchContext struct {
-	eval.Context
-	end func() error
-	err error // the first of end
-}
-
-func (b *batchContext) Clear() {
-	if b.err == nil {
-		b.err = b.end()
-	}
-	b.Context.Clear()
 }
