@@ -33,8 +33,9 @@ type Options struct {
 
 	Batch, UBatch int // 0 = the engine's defaults
 	TypeK, TypeV  gguf.Type
-	Mask          []int // layers whose attention is dropped
-	Threads       int   // 0 = all cores
+	Mask          []int              // layers whose attention is dropped
+	Surrogates    *engine.Surrogates // stand in for it; nil = nothing does
+	Threads       int                // 0 = all cores
 
 	Repetitions int    // timed samples; 0 = 1
 	NoWarmup    bool   // skip the untimed first pass
@@ -130,7 +131,7 @@ func newTest(m *engine.Model, o Options) (*test, error) {
 	}
 	c, err := m.NewContext(engine.ContextOptions{
 		NCtx: o.Depth + o.Prompt + o.Generate, NBatch: o.Batch, NUBatch: o.UBatch,
-		TypeK: o.TypeK, TypeV: o.TypeV, Mask: o.Mask, Threads: o.Threads,
+		TypeK: o.TypeK, TypeV: o.TypeV, Mask: o.Mask, Surrogates: o.Surrogates, Threads: o.Threads,
 	})
 	if err != nil {
 		return nil, err

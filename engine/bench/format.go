@@ -125,6 +125,9 @@ func (r Result) jsonFields() []field {
 	for i, v := range r.SamplesTS() {
 		ts[i] = strconv.FormatFloat(v, 'g', 6, 64)
 	}
+	if r.Surrogate != "" {
+		out = append(out, field{"attention_surrogate", text, quoteJSON(r.Surrogate)})
+	}
 	return append(out,
 		field{"samples_ns", text, list(r.SamplesNS)},
 		field{"samples_ts", text, "[ " + strings.Join(ts, ", ") + " ]"},
@@ -267,6 +270,7 @@ func writeMarkdown(w io.Writer, results []Result) error {
 		{"n_batch", 7, true, func(r Result) string { return strconv.Itoa(r.Batch) }, func(r Result) bool { return r.Batch != 2048 }},
 		{"n_ubatch", 8, true, func(r Result) string { return strconv.Itoa(r.UBatch) }, func(r Result) bool { return r.UBatch != 512 }},
 		{"drop", 10, true, func(r Result) string { return r.Mask }, func(r Result) bool { return r.Mask != "" }},
+		{"surrogate", 12, true, func(r Result) string { return r.Surrogate[:min(12, len(r.Surrogate))] }, func(r Result) bool { return r.Surrogate != "" }},
 		{"test", 15, true, Result.Test, nil},
 		{"t/s", 20, true, func(r Result) string {
 			avg, sd := meanSD(r.SamplesTS())

@@ -32,6 +32,7 @@ type Result struct {
 	MajorFaults   []int64    // served from a disk
 	Work          meter.Work // done in all samples together
 	Mask          string     // canonical
+	Surrogate     string     // hash of what stands in for dropped attention; "" = nothing does
 	Trace         string
 	StateLoaded   int // tokens that came from a saved state
 }
@@ -45,6 +46,9 @@ func newResult(m *engine.Model, c *engine.Context, o Options) Result {
 		TypeK: cacheTypeName(c.TypeK()), TypeV: cacheTypeName(c.TypeV()),
 		Prompt: o.Prompt, Generate: o.Generate, Depth: o.Depth,
 		Time: time.Now().UTC(), Mask: c.Mask().Canonical(), Trace: o.Trace,
+	}
+	if o.Surrogates != nil {
+		r.Surrogate = o.Surrogates.Hash()
 	}
 	if o.State != nil {
 		r.StateLoaded = o.Depth
