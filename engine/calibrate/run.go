@@ -34,6 +34,9 @@ type Progress struct {
 	Done, Total int
 }
 
+// StageAlone is the stage of phase A.
+const StageAlone = "every layer alone"
+
 // defaultAtOnce is where sharing the weights among more masks stopped paying (docs/calibration.md).
 const defaultAtOnce = 8
 
@@ -130,7 +133,7 @@ func (c *calibration) run(ctx context.Context) (*Report, error) {
 	r := c.report()
 	s := c.searcher
 	units := len(s.grown(drop.Mask{}))
-	c.bar.begin("every layer alone", units*len(c.search), c.later(units, 3))
+	c.bar.begin(StageAlone, units*len(c.search), c.later(units, 3))
 	alone, err := s.Alone(ctx)
 	if err != nil {
 		return nil, err
