@@ -133,7 +133,7 @@ func (c conformanceCase) forUpstream(t *testing.T) string {
 	t.Helper()
 	path := c.path(t)
 	if !c.expanded() {
-		return path
+		return mutate(t, path, mutation{})
 	}
 	tensors := widened(t, path)
 	for _, layer := range c.Mask {
