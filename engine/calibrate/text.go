@@ -16,6 +16,7 @@ const leastChunks = 8
 type corpus struct {
 	sha256  string
 	tokens  int
+	nctx    int // of a chunk
 	bos     bool
 	chunks  [][]int32
 	outputs []int // positions whose next token is scored
@@ -27,7 +28,7 @@ func cut(tok *tokenizer.Tokenizer, text []byte, nctx int) (*corpus, error) {
 	}
 	ids := tok.Encode(string(text), true, false)
 	sum := sha256.Sum256(text)
-	c := &corpus{sha256: hex.EncodeToString(sum[:]), tokens: len(ids), bos: tok.AddBOS() && tok.BOS() >= 0}
+	c := &corpus{sha256: hex.EncodeToString(sum[:]), tokens: len(ids), nctx: nctx, bos: tok.AddBOS() && tok.BOS() >= 0}
 	for from := 0; from+nctx <= len(ids); from += nctx {
 		chunk := ids[from : from+nctx : from+nctx]
 		if c.bos {
@@ -48,7 +49,7 @@ func (c *corpus) split(search, heldout int) (s, h []int, err error) {
 	s, h = spread(0, half, search), spread(half, len(c.chunks), heldout)
 	if len(s) < leastChunks || len(h) < leastChunks {
 		return nil, nil, fmt.Errorf("the calibration text has %d tokens, %d chunks of %d: too few; at least %d chunks are needed for the search and %d to check it; give a longer text or a smaller context",
-			c.tokens, len(c.chunks), len(c.outputs)+1+(len(c.outputs)+1), leastChunks, leastChunks)
+			c.tokens, len(c.chunks), c.nctx, leastChunks, leastChunks)
 	}
 	return s, h, nil
 }
