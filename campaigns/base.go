@@ -15,7 +15,7 @@ func (c *Campaign) baseArm(model string) *plan.Arm {
 	base := c.arms[c.base]
 	for _, format := range []string{base.Format, c.model(model).Format} {
 		i := slices.IndexFunc(c.arms, func(a plan.Arm) bool {
-			return a.Model == model && a.Format == format && slices.Equal(a.Mask.Layers, base.Mask.Layers) && a.KV() == base.KV()
+			return a.Model == model && a.Format == format && a.Mask.Same(base.Mask) && a.KV() == base.KV()
 		})
 		if i >= 0 {
 			return &c.arms[i]

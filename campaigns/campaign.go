@@ -24,13 +24,16 @@ type Campaign struct {
 	SHA256   string // of the file's bytes
 	Warnings []string
 
-	doc        *document
-	folder     string // absolute, where relative paths start
-	conditions []condition
-	models     []*model // in the order of the file; nil where one could not be opened
-	arms       []plan.Arm
-	base       int              // index of the baseline in arms
-	work       map[workKey]work // by model and condition
+	doc          *document
+	folder       string // absolute, where relative paths start
+	conditions   []condition
+	models       []*model // in the order of the file; nil where one could not be opened
+	arms         []plan.Arm
+	calibrations []plan.Calibration      // that arms get their masks from
+	base         int                     // index of the baseline in arms
+	work         map[workKey]work        // by model and condition
+	calibrated   map[string]*calibration // of the stage calibrate, by model
+	reports      map[string]*calibration // that were given, by how the masks name them
 }
 
 // Load reads and checks the campaign at path, with every model, text and task file it names. The error is Mistakes when the
@@ -82,7 +85,7 @@ func read(path string, text []byte) (*Campaign, error) {
 // setDefaults fills in what depends on more than one field; fields with a fixed default have got it from their tag.
 func (c *Campaign) setDefaults() {
 	if _, given := c.doc.values[at("masks")]; !given {
-		c.Masks = Masks{{Name: "none", Layers: []int{}}}
+		c.Masks = Masks{{Name: "none"}}
 	}
 	if _, given := c.doc.values[at("kv_types")]; !given {
 		c.KVTypes = []KVType{{"f16", "f16"}}

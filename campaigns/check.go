@@ -22,6 +22,9 @@ func (c *Campaign) check() {
 			c.doc.wrong(at("kv_types", i), "", `"kv_types" lists %s twice`, t)
 		}
 	}
+	for _, m := range c.Masks {
+		c.checkMask(m, at("masks", m.Name))
+	}
 	c.checkBaseline()
 	c.checkMatrix()
 	c.checkRun()
@@ -230,6 +233,8 @@ func (c *Campaign) checkStages() {
 			continue
 		}
 		switch {
+		case s.Calibrate != nil:
+			c.checkCalibrate(i)
 		case s.Throughput != nil && len(s.Throughput.Prompt)+len(s.Throughput.Generate) == 0:
 			c.doc.wrong(at("stages", i, plan.Throughput), "write prompt: [512] or generate: [32]", "throughput needs prompt or generate")
 		case s.Depth != nil && s.Depth.Prompt+s.Depth.Generate == 0:

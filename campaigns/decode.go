@@ -2,6 +2,7 @@ package campaigns
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -86,6 +87,8 @@ func (d *document) decode(n *yaml.Node, v reflect.Value, p path, r rules) {
 		}
 	case reflect.Int, reflect.Uint64:
 		d.decodeNumber(n, v, p, r)
+	case reflect.Float64:
+		d.decodeFraction(n, v, p)
 	default:
 		panic(fmt.Sprintf("campaigns: no way to decode a %s", v.Type()))
 	}
@@ -138,6 +141,10 @@ func (d *document) eachKey(n *yaml.Node, p path, visit func(key, value *yaml.Nod
 func setDefaults(v reflect.Value) {
 	for i := range v.NumField() {
 		field, fallback := v.Field(i), rulesOf(v.Type().Field(i)).fallback
+		if field.Kind() == reflect.Float64 && fallback != "" {
+			setFraction(field, fallback)
+			continue
+		}
 		number, err := strconv.ParseUint(fallback, 10, 63)
 		switch {
 		case field.Kind() == reflect.Struct:
@@ -153,6 +160,14 @@ func setDefaults(v reflect.Value) {
 			field.SetUint(number)
 		}
 	}
+}
+
+func setFraction(field reflect.Value, fallback string) {
+	number, err := strconv.ParseFloat(fallback, 64)
+	if err != nil {
+		panic(fmt.Sprintf("campaigns: default %s: %v", fallback, err))
+	}
+	field.SetFloat(number)
 }
 
 func (d *document) decodeList(n *yaml.Node, v reflect.Value, p path, r rules) {
@@ -220,6 +235,15 @@ func (d *document) decodeNumber(n *yaml.Node, v reflect.Value, p path, r rules) 
 	default:
 		v.SetUint(uint64(number))
 	}
+}
+
+func (d *document) decodeFraction(n *yaml.Node, v reflect.Value, p path) {
+	number, err := strconv.ParseFloat(n.Value, 64)
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!float" && n.Tag != "!!int" || err != nil || math.IsInf(number, 0) || math.IsNaN(number) {
+		d.note(n, "write 0.05", "%s must be a number, found %s", label(p), describe(n))
+		return
+	}
+	v.SetFloat(number)
 }
 
 func (d *document) checkText(s string, p path, r rules) {

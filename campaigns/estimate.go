@@ -37,13 +37,7 @@ func (k cost) time(threads int) time.Duration {
 func (c *Campaign) cost(cond plan.Condition, arm plan.Arm) cost {
 	m := c.model(arm.Model)
 	info := m.engine.Info()
-	attending := 0
-	for _, role := range m.engine.Roles() {
-		if role.Attends() {
-			attending++
-		}
-	}
-	attending -= len(arm.Mask.Layers)
+	attending := m.attending() - len(arm.Mask.Layers)
 	pass := func(from, n int64) float64 { // n tokens after from others
 		visible := float64(n)*float64(from) + float64(n)*float64(n+1)/2
 		return 2*float64(info.Params)*float64(n) + 4*float64(attending)*float64(info.Embd)*visible
@@ -78,6 +72,9 @@ func (c *Campaign) Estimate(p *plan.Plan, measured map[string]time.Duration) pla
 	}
 	for _, s := range p.States {
 		total += e.state(s)
+	}
+	for _, cal := range p.Pending() {
+		total += e.calibration(cal)
 	}
 	return plan.Estimate{Time: total, Memory: e.memory(), Disk: e.disk(), Method: e.method()}
 }
@@ -168,6 +165,14 @@ func (e *estimator) state(s plan.State) time.Duration {
 		i := slices.IndexFunc(e.plan.Units, func(u plan.Unit) bool { return u.State == s.ID })
 		k = e.campaign.cost(e.conditions[e.plan.Units[i].Condition], e.byName[s.Arm])
 	}
+	d, _ := e.all.of(k.time(e.plan.Threads))
+	return d
+}
+
+// calibration is the time of its evaluations, one chunk each.
+func (e *estimator) calibration(cal plan.Calibration) time.Duration {
+	k := e.campaign.cost(plan.Condition{Stage: plan.Throughput, Prompt: cal.Key.Context}, plan.Arm{Model: cal.Model})
+	k.operations *= float64(e.campaign.calibrated[cal.Model].evaluations) / 2 // no warm-up
 	d, _ := e.all.of(k.time(e.plan.Threads))
 	return d
 }

@@ -24,11 +24,15 @@ func (c *Campaign) Plan() *plan.Plan {
 	for _, m := range c.models {
 		p.Models = append(p.Models, m.Model)
 	}
+	p.Calibrations = c.calibrations
 	for _, cond := range c.conditions {
 		p.Conditions = append(p.Conditions, cond.Condition)
 	}
 	c.addUnits(p, order)
 	p.Warnings = append(slices.Clone(c.Warnings), c.orderWarnings(order, len(arms))...)
+	if len(p.Pending()) > 0 {
+		p.Warnings = append(p.Warnings, pendingWarning)
+	}
 	return p
 }
 
@@ -50,6 +54,9 @@ func (c *Campaign) addUnits(p *plan.Plan, order string) {
 	names := map[string]int{}
 	for stage := range c.Stages {
 		conditions := slices.DeleteFunc(slices.Clone(c.conditions), func(cond condition) bool { return cond.stage != stage })
+		if len(conditions) == 0 { // calibrate
+			continue
+		}
 		c.blocks(conditions, order, len(p.Arms), func(cond condition, block, position, a int) {
 			arm := p.Arms[a]
 			u := plan.Unit{Arm: arm.Name, Condition: cond.Name, Block: block, Position: position, Key: c.key(cond, arm, block)}
@@ -72,7 +79,7 @@ func (c *Campaign) addUnits(p *plan.Plan, order string) {
 
 func (c *Campaign) key(cond condition, arm plan.Arm, block int) plan.Key {
 	k := plan.Key{
-		ModelFingerprint: c.model(arm.Model).Fingerprint, Format: arm.Format, Mask: plan.CanonicalMask(arm.Mask.Layers),
+		ModelFingerprint: c.model(arm.Model).Fingerprint, Format: arm.Format, Mask: arm.Mask.Drops(), Surrogate: arm.Mask.SurrogateHash,
 		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: engine.Version, Threads: c.Run.Threads,
 		Stage: cond.Stage, Prompt: cond.Prompt, Generate: cond.Generate, Depth: cond.Depth, Context: cond.Context,
 		Batch: cond.Batch, UBatch: cond.UBatch, InputSHA256: cond.SHA256, Chunks: cond.Chunks, Tasks: cond.Tasks,
@@ -101,12 +108,17 @@ func (c *Campaign) state(cond condition, arm plan.Arm) (s plan.State, needed boo
 		return s, false
 	}
 	s.Arm = arm.Name
-	s.Key.ModelFingerprint, s.Key.Format, s.Key.Mask = c.model(arm.Model).Fingerprint, arm.Format, plan.CanonicalMask(arm.Mask.Layers)
+	s.Key.ModelFingerprint, s.Key.Format, s.Key.Mask = c.model(arm.Model).Fingerprint, arm.Format, arm.Mask.Drops()
+	s.Key.Surrogate = arm.Mask.SurrogateHash
 	s.Key.TypeK, s.Key.TypeV, s.Key.Engine, s.Key.EngineVersion = arm.TypeK, arm.TypeV, arm.Engine, engine.Version
 	s.Key.Batch, s.Key.UBatch = cond.Batch, cond.UBatch
 	s.ID = s.Key.ID()
 	return s, true
 }
+
+// pendingWarning is said of a plan before its calibrations.
+const pendingWarning = "what some masks drop is not known before the calibration, which run does first; until then the plan counts them as dropping nothing, " +
+	"so time and memory are upper bounds, the order may change, and masks that turn out equal become one"
 
 func (c *Campaign) orderWarnings(order string, arms int) []string {
 	var out []string

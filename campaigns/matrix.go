@@ -35,13 +35,20 @@ func (c *Campaign) expandArms() {
 		c.doc.wrongKey(at("matrix"), "loosen only or exclude, or include an arm", "the matrix leaves no arm")
 		return
 	}
+	c.checkProfiles(planned(arms))
+	c.calibrations = c.calibrationsOf(planned(arms))
 	arms = c.unique(arms)
 	nameArms(arms)
-	c.arms = make([]plan.Arm, len(arms))
-	for i, a := range arms {
-		c.arms[i] = a.Arm
-	}
+	c.arms = planned(arms)
 	c.findBaseline()
+}
+
+func planned(arms []arm) []plan.Arm {
+	out := make([]plan.Arm, len(arms))
+	for i, a := range arms {
+		out[i] = a.Arm
+	}
+	return out
 }
 
 // axes groups the dimensions of arms: zipped ones share an axis, at the place of the first.
@@ -114,12 +121,9 @@ func (c *Campaign) armOf(m *model, format string, mask NamedMask, kv KVType) arm
 	a := plan.Arm{
 		Model:  m.Name,
 		Format: cmp.Or(format, m.Format),
-		Mask:   plan.Mask{Name: mask.Name, Layers: slices.Sorted(slices.Values(mask.Layers))},
+		Mask:   c.maskOf(m, mask),
 		TypeK:  kv.K, TypeV: kv.V,
 		Engine: plan.EngineEmbedded,
-	}
-	if a.Mask.Layers == nil {
-		a.Mask.Layers = []int{}
 	}
 	return arm{Arm: a, fingerprint: m.Fingerprint, values: [4]string{a.Model, a.Format, a.Mask.Name, a.KV()}}
 }
@@ -212,7 +216,7 @@ func (c *Campaign) baseline() Selection {
 		b.Format = c.Formats[0]
 	}
 	if b.Mask == "" {
-		plain := slices.IndexFunc(c.Masks, func(m NamedMask) bool { return len(m.Layers) == 0 })
+		plain := slices.IndexFunc(c.Masks, func(m NamedMask) bool { return len(m.Layers) == 0 && m.Profile == "" })
 		b.Mask = c.Masks[max(plain, 0)].Name
 	}
 	if b.KV == (KVType{}) {
@@ -231,7 +235,7 @@ func (c *Campaign) mask(name string) NamedMask {
 
 // same identifies what an arm computes, whatever its parts are called.
 func (a arm) same() string {
-	return strings.Join([]string{a.fingerprint, a.Format, plan.CanonicalMask(a.Mask.Layers), a.TypeK, a.TypeV}, " ")
+	return strings.Join([]string{a.fingerprint, a.Format, a.Mask.Drops(), a.Mask.SurrogateHash, a.TypeK, a.TypeV}, " ")
 }
 
 // unique keeps the first of arms that compute the same.

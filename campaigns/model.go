@@ -29,6 +29,34 @@ type model struct {
 	file   *gguf.File
 	engine *engine.Model
 	sizes  map[string]int64 // bytes by format
+	stands map[string]standIn
+}
+
+// standIn is a surrogate file that has been opened for the model, or why it cannot be.
+type standIn struct {
+	surrogates *engine.Surrogates
+	err        error
+}
+
+// openSurrogates reads a surrogate file once.
+func (m *model) openSurrogates(path string) (*engine.Surrogates, error) {
+	s, known := m.stands[path]
+	if !known {
+		s.surrogates, s.err = m.engine.OpenSurrogates(path, m.Fingerprint)
+		m.stands[path] = s
+	}
+	return s.surrogates, s.err
+}
+
+// attending is the number of layers with attention.
+func (m *model) attending() int {
+	n := 0
+	for _, role := range m.engine.Roles() {
+		if role.Attends() {
+			n++
+		}
+	}
+	return n
 }
 
 func (m *model) close() error { return errors.Join(m.engine.Close(), m.file.Close()) }
@@ -36,7 +64,7 @@ func (m *model) close() error { return errors.Join(m.engine.Close(), m.file.Clos
 // openModel opens a model of the campaign; nil when that fails, with the reason noted.
 func (c *Campaign) openModel(named NamedModel) *model {
 	p := at("models", named.Name)
-	m := &model{sizes: map[string]int64{}}
+	m := &model{sizes: map[string]int64{}, stands: map[string]standIn{}}
 	m.Name, m.Source = named.Name, named.Source.Path
 	source, err := c.fetched(named.Source)
 	switch {

@@ -34,6 +34,7 @@ func WriteText(w io.Writer, p *plan.Plan, e plan.Estimate, units bool) error {
 	t.printf("Campaign %s: %s, %s, %s\n", p.Campaign, count(len(p.Arms), "arm"), count(len(p.Conditions), "condition"), count(len(p.Units), "unit"))
 	t.printf("order %s, seed %d, %s of the speed stages, %s%s\n", p.Order, p.Seed, count(p.Repetitions, "repetition"), count(p.Threads, "thread"), limits(p))
 	t.models(p)
+	t.calibrations(p)
 	t.arms(p)
 	if units {
 		t.units(p)
@@ -87,6 +88,23 @@ func (t *textWriter) models(p *plan.Plan) {
 	t.table("Models", []string{"name", "source", "format", "size", "SHA-256"}, rows, tw.AlignLeft, tw.AlignLeft, tw.AlignLeft, tw.AlignRight, tw.AlignLeft)
 }
 
+func (t *textWriter) calibrations(p *plan.Plan) {
+	var rows [][]string
+	for _, c := range p.Calibrations {
+		masks, model, stands := strings.Join(c.Masks, ", "), c.Model, "done"
+		switch {
+		case c.Key == nil:
+			model, stands = "-", "given: "+c.Report
+		case c.SHA256 == "":
+			stands = "runs first"
+		}
+		rows = append(rows, []string{c.ID, model, masks, stands})
+	}
+	if len(rows) > 0 {
+		t.table("Calibrations", []string{"id", "model", "masks", "report"}, rows, tw.AlignLeft, tw.AlignLeft, tw.AlignLeft, tw.AlignLeft)
+	}
+}
+
 func (t *textWriter) arms(p *plan.Plan) {
 	var rows [][]string
 	for i, a := range p.Arms {
@@ -98,8 +116,14 @@ func (t *textWriter) arms(p *plan.Plan) {
 			role = "baseline"
 		}
 		dropped := "-"
-		if len(a.Mask.Layers) > 0 {
+		switch {
+		case a.Mask.Pending:
+			dropped = "?"
+		case len(a.Mask.Layers) > 0:
 			dropped = plan.CanonicalMask(a.Mask.Layers)
+		}
+		if a.Mask.Surrogate != "" {
+			dropped += " with surrogate"
 		}
 		rows = append(rows, []string{strconv.Itoa(i + 1), a.Name, a.Model, a.Format, a.Mask.Name, dropped, a.KV(), role})
 	}

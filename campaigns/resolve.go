@@ -24,6 +24,7 @@ func (c *Campaign) resolve() {
 		c.models = append(c.models, m)
 	}
 	c.resolveInputs()
+	c.resolveProfiles()
 	complete := len(c.Models) > 0 && len(c.Masks) > 0 && len(c.KVTypes) > 0 && !slices.Contains(c.models, nil)
 	if complete && c.doc.clean(at("models"), at("formats"), at("masks"), at("kv_types"), at("baseline"), at("matrix")) {
 		c.expandArms()
@@ -123,9 +124,16 @@ func (c *Campaign) checkArms() {
 		checked[key] = true
 		return first
 	}
-	for _, a := range c.combinations() {
+	combinations := c.combinations()
+	if c.arms == nil {
+		c.checkProfiles(combinations)
+	}
+	for _, a := range combinations {
 		m := c.model(a.Model)
 		maskFits := true
+		if a.Mask.Surrogate != "" && once("surrogate "+a.Model+" "+a.Mask.Name) {
+			c.checkSurrogate(m, a)
+		}
 		if _, err := drop.Resolve(m.engine.Roles(), a.Mask.Layers); err != nil {
 			maskFits = false
 			if once("mask " + a.Model + " " + a.Mask.Name) {
@@ -187,6 +195,9 @@ func (c *Campaign) noteMask(a plan.Arm, err error) {
 		return
 	}
 	if i := slices.Index(c.mask(a.Mask.Name).Layers, fault.Layer); i >= 0 {
+		if _, mapping := c.doc.values[p.key("layers")]; mapping {
+			p = p.key("layers")
+		}
 		p = p.item(i)
 	}
 	c.doc.wrong(p, "", "mask %q does not fit model %q: %s", a.Mask.Name, a.Model, fault.Reason)

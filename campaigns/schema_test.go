@@ -26,9 +26,11 @@ func generateSchema(t *testing.T) *jsonschema.Schema {
 	}
 	s := r.Reflect(&Spec{})
 	s.Title = "attnbudget campaign"
-	source := r.Reflect(&Source{}) // Spec reaches it only through a mapped type
-	source.Version, source.Definitions = "", nil
-	s.Definitions["Source"] = source
+	for name, v := range map[string]any{"Source": &Source{}, "Mask": &Mask{}} { // Spec reaches them only through mapped types
+		d := r.Reflect(v)
+		d.Version, d.Definitions = "", nil
+		s.Definitions[name] = d
+	}
 
 	property(s, "formats").Items = text(Formats()...)
 	table := s.Definitions["Table"]
@@ -70,7 +72,7 @@ func writtenForms(typ reflect.Type) *jsonschema.Schema {
 		return &jsonschema.Schema{Type: "object", MinProperties: &one, AdditionalProperties: oneOf(text(), &jsonschema.Schema{Ref: "#/$defs/Source"})}
 	case reflect.TypeFor[Masks]():
 		layers := &jsonschema.Schema{Type: "array", UniqueItems: true, Items: &jsonschema.Schema{Type: "integer", Minimum: "0"}}
-		return &jsonschema.Schema{Type: "object", MinProperties: &one, AdditionalProperties: layers}
+		return &jsonschema.Schema{Type: "object", MinProperties: &one, AdditionalProperties: oneOf(layers, &jsonschema.Schema{Ref: "#/$defs/Mask"})}
 	case reflect.TypeFor[Choice]():
 		return oneOf(text(), &jsonschema.Schema{Type: "array", Items: text(), MinItems: &one, UniqueItems: true})
 	case reflect.TypeFor[Digits]():
@@ -137,7 +139,7 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 		}
 	}
 	check(reflect.TypeFor[Spec](), schema.Properties)
-	for _, v := range []any{Source{}, Selection{}, Matrix{}, Filter{}, Run{}, Stage{}, Throughput{}, Depth{}, KV{}, Perplexity{}, Tasks{}, Table{}} {
+	for _, v := range []any{Source{}, Mask{}, Calibrate{}, Selection{}, Matrix{}, Filter{}, Run{}, Stage{}, Throughput{}, Depth{}, KV{}, Perplexity{}, Tasks{}, Table{}} {
 		typ := reflect.TypeOf(v)
 		check(typ, schema.Defs[typ.Name()].Properties)
 	}
@@ -155,8 +157,8 @@ func TestShippedCampaignsLoad(t *testing.T) {
 		t.Errorf("%d tables, %d arms", len(p.Tables), len(p.Arms))
 	}
 	for _, kind := range stageKinds() {
-		if kind == plan.MultipleChoice {
-			continue // of which no tasks are built in
+		if kind == plan.MultipleChoice || kind == plan.Calibrate {
+			continue // of one no tasks are built in; the other has no conditions
 		}
 		if !slices.ContainsFunc(p.Conditions, func(cond plan.Condition) bool { return cond.Stage == kind }) {
 			t.Errorf("no stage %s", kind)

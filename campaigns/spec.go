@@ -18,7 +18,7 @@ type Spec struct {
 	Models Models `yaml:"models" jsonschema:"required"`
 	// Weight formats to compare. A model in F32, F16 or BF16 is quantised to each; default: the format of the model's own file.
 	Formats []string `yaml:"formats" jsonschema:"minItems=1,uniqueItems=true"`
-	// Attention drop masks: names and the layers whose attention is dropped; default: none, which drops nothing.
+	// Attention drop masks: names and the layers whose attention is dropped, or a profile of a calibration; default: none, which drops nothing.
 	Masks Masks `yaml:"masks"`
 	// KV cache types to compare; default: f16 for keys and values.
 	KVTypes []KVType `yaml:"kv_types" jsonschema:"minItems=1"`
@@ -61,8 +61,20 @@ type Masks []NamedMask
 
 // NamedMask is a mask with its name in the campaign.
 type NamedMask struct {
-	Name   string
-	Layers []int // as written
+	Name string
+	Mask
+}
+
+// Mask says whose attention is dropped: a list of layers, or a profile of a calibration.
+type Mask struct {
+	// Layers whose attention is dropped, from 0.
+	Layers []int `yaml:"layers" jsonschema:"minimum=0,uniqueItems=true"`
+	// A profile of a calibration, instead of layers.
+	Profile string `yaml:"profile" jsonschema:"enum=minimal,enum=light,enum=recommended,enum=max"`
+	// The report that the profile is in, relative to the campaign file; default: what the stage calibrate finds out.
+	Report string `yaml:"report"`
+	// A file of what stands in for the dropped attention, relative to the campaign file; calibrate --surrogate makes it.
+	Surrogate string `yaml:"surrogate"`
 }
 
 // KVType is the pair of types of a KV cache: a name for both, or k and v apart.
@@ -133,6 +145,8 @@ type Run struct {
 
 // Stage is one kind of work: a mapping with exactly one key.
 type Stage struct {
+	// Finds out which layers of each model can be dropped, before anything else runs; masks name its profiles.
+	Calibrate *Calibrate `yaml:"calibrate"`
 	// Speed with an empty cache.
 	Throughput *Throughput `yaml:"throughput"`
 	// Speed with a cache already filled to some depth.
@@ -149,6 +163,30 @@ type Stage struct {
 	MultipleChoice *Tasks `yaml:"multiple-choice"`
 	// Kullback-Leibler divergence of every arm from the model's arm with the baseline's format, mask and KV type.
 	KLDivergence *Perplexity `yaml:"kl-divergence"`
+}
+
+// Calibrate measures what dropping layers does to the predictions of each model, and names masks as profiles.
+type Calibrate struct {
+	// A text file relative to the campaign file, or builtin:NAME; it should not be the text of another stage.
+	Text string `yaml:"text" jsonschema:"default=builtin:calibration"`
+	// Tokens of a chunk; its second half is scored.
+	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
+	// What the recommended mask may add to the negative log-likelihood, nats a token.
+	QualityBudget float64 `yaml:"quality_budget" jsonschema:"default=0.05"`
+	// Where the search ends, in the same unit; default: four times the budget.
+	MaxDamage float64 `yaml:"max_damage"`
+	// What the search minimises: the divergence from the undropped model, or the negative log-likelihood.
+	Metric string `yaml:"metric" jsonschema:"enum=kl,enum=nll,default=kl"`
+	// How masks are searched.
+	Search string `yaml:"search" jsonschema:"enum=greedy,enum=beam,enum=evolve,default=greedy"`
+	// At most so many chunks to search on.
+	SearchChunks int `yaml:"search_chunks" jsonschema:"minimum=8,maximum=16777216,default=32"`
+	// At most so many other chunks to check the result on.
+	HeldoutChunks int `yaml:"heldout_chunks" jsonschema:"minimum=8,maximum=16777216,default=64"`
+	// At most so many steps of the search; default: no limit.
+	Steps int `yaml:"steps" jsonschema:"minimum=1,maximum=16777216"`
+	// At most so many layers that are tried in company; default: all that alone stay inside max_damage.
+	Shortlist int `yaml:"shortlist" jsonschema:"minimum=1,maximum=16777216"`
 }
 
 // Throughput measures speed with an empty cache; at least one of prompt and generate is needed.
@@ -256,12 +294,17 @@ func (m *Masks) decodeNode(d *document, n *yaml.Node, p path) {
 	}
 	d.eachKey(n, p, func(key, value *yaml.Node, at path) {
 		d.checkName(key, "mask")
-		named := NamedMask{Name: key.Value, Layers: []int{}}
+		named := NamedMask{Name: key.Value}
 		d.values[at] = value
-		if value.Kind == yaml.MappingNode {
-			d.note(value, "write the layers as a list, such as [0, 3]",
-				"masks from a calibration profile are not available in this version, which has no calibrate stage")
-		} else {
+		switch {
+		case value.Kind == yaml.ScalarNode && value.Tag == "!!str":
+			d.note(value, "write [0, 3] or {profile: recommended}", "%s must be a list of layers or a profile, found %s", label(at), describe(value))
+		case value.Kind == yaml.MappingNode:
+			d.decodeStruct(value, reflect.ValueOf(&named.Mask).Elem(), at)
+			if len(value.Content) == 0 {
+				d.note(value, "for a mask that drops nothing, write []", "%s must not be empty", label(at))
+			}
+		default:
 			d.decode(value, reflect.ValueOf(&named.Layers).Elem(), at, rules{unique: true})
 		}
 		*m = append(*m, named)
@@ -293,9 +336,6 @@ func (c *Choice) decodeNode(d *document, n *yaml.Node, p path) {
 	*c = several
 }
 
-// later names the stages that the format foresees and this version does not have.
-var later = []string{"calibrate"}
-
 func (s *Stage) decodeNode(d *document, n *yaml.Node, p path) {
 	if !d.isMapping(n, p) {
 		return
@@ -305,10 +345,6 @@ func (s *Stage) decodeNode(d *document, n *yaml.Node, p path) {
 		return
 	}
 	key := n.Content[0]
-	if slices.Contains(later, key.Value) {
-		d.note(key, choices(stageKinds()), "the stage %s is not available in this version", key.Value)
-		return
-	}
 	if !slices.Contains(stageKinds(), key.Value) {
 		d.note(key, suggestion(key.Value, stageKinds()), "unknown stage %q", key.Value)
 		return
@@ -317,7 +353,7 @@ func (s *Stage) decodeNode(d *document, n *yaml.Node, p path) {
 }
 
 func stageKinds() []string {
-	return []string{plan.Throughput, plan.Depth, plan.KV, plan.Perplexity, plan.HellaSwag, plan.Winogrande, plan.MultipleChoice, plan.KLDivergence}
+	return []string{plan.Calibrate, plan.Throughput, plan.Depth, plan.KV, plan.Perplexity, plan.HellaSwag, plan.Winogrande, plan.MultipleChoice, plan.KLDivergence}
 }
 
 // checkName refuses names that would not do in arm and file names.

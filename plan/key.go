@@ -14,7 +14,7 @@ import (
 type Key struct {
 	ModelFingerprint string `json:"model_fingerprint"` // of the source GGUF, before any quantisation by us
 	Format           string `json:"format"`
-	Mask             string `json:"mask"` // canonical: "0,3"; empty = nothing dropped
+	Mask             string `json:"mask"` // Mask.Drops: "0,3"; empty = nothing dropped
 	TypeK            string `json:"type_k"`
 	TypeV            string `json:"type_v"`
 	Engine           string `json:"engine"`         // "embedded"
@@ -30,10 +30,11 @@ type Key struct {
 	InputSHA256      string `json:"input_sha256"`
 	Chunks           int    `json:"chunks"`
 	Tasks            int    `json:"tasks"`
-	Trace            string `json:"trace"`          // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
-	Block            int    `json:"block"`          // repetition
-	Control          bool   `json:"control"`        // the second baseline of `control: aa`
-	Base             string `json:"base,omitempty"` // kl-divergence: the setting it is compared with, see Arm.Setting
+	Trace            string `json:"trace"`               // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
+	Block            int    `json:"block"`               // repetition
+	Control          bool   `json:"control"`             // the second baseline of `control: aa`
+	Base             string `json:"base,omitempty"`      // kl-divergence: the setting it is compared with, see Arm.Setting
+	Surrogate        string `json:"surrogate,omitempty"` // hash of what stands in for dropped attention
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
@@ -45,6 +46,7 @@ type StateKey struct {
 	ModelFingerprint string `json:"model_fingerprint"`
 	Format           string `json:"format"`
 	Mask             string `json:"mask"`
+	Surrogate        string `json:"surrogate,omitempty"`
 	TypeK            string `json:"type_k"`
 	TypeV            string `json:"type_v"`
 	Engine           string `json:"engine"`
@@ -73,10 +75,27 @@ func digest(key any) string {
 // Setting is what an arm does to a model, as Key.Base has it: "F16, layers 0,3 dropped, kv q8_0/f16".
 func (a Arm) Setting() string {
 	mask := "nothing"
-	if len(a.Mask.Layers) > 0 {
-		mask = "layers " + CanonicalMask(a.Mask.Layers)
+	if dropped := a.Mask.Drops(); dropped != "" {
+		mask = "layers " + dropped
+	}
+	if a.Mask.SurrogateHash != "" {
+		mask += " (surrogate " + a.Mask.SurrogateHash + ")"
 	}
 	return a.Format + ", " + mask + " dropped, kv " + a.KV()
+}
+
+// Drops is what the mask drops, as Key.Mask has it: the layers in canonical form, or of a profile that is not known yet which
+// one is meant, so that its units are taken for no others.
+func (m Mask) Drops() string {
+	if m.Pending {
+		return m.Profile + " of calibration " + m.Calibration
+	}
+	return CanonicalMask(m.Layers)
+}
+
+// Same reports whether masks are one: by name, because a profile drops other layers in every model, or by what they do.
+func (m Mask) Same(o Mask) bool {
+	return m.Name == o.Name || m.Drops() == o.Drops() && m.SurrogateHash == o.SurrogateHash
 }
 
 // Difference is one field in which two keys differ.

@@ -42,8 +42,9 @@ type Plan struct {
 	Timeout        time.Duration `json:"timeout_ns,omitempty"` // of one unit; 0 = none
 	Until          string        `json:"until,omitempty"`      // when to stop starting units, as written; see Deadline
 	Models         []Model       `json:"models"`
-	Arms           []Arm         `json:"arms"`     // in matrix order; names are unique
-	Baseline       string        `json:"baseline"` // name of the baseline arm
+	Calibrations   []Calibration `json:"calibrations,omitempty"` // reports that masks are profiles of
+	Arms           []Arm         `json:"arms"`                   // in matrix order; names are unique
+	Baseline       string        `json:"baseline"`               // name of the baseline arm
 	Conditions     []Condition   `json:"conditions"`
 	States         []State       `json:"states,omitempty"` // files that units load: prefilled caches, logits to compare with
 	Units          []Unit        `json:"units"`            // in execution order
@@ -65,7 +66,15 @@ type Model struct {
 // Mask is a named set of layers whose attention is dropped.
 type Mask struct {
 	Name   string `json:"name"`
-	Layers []int  `json:"layers"` // ascending, without repeats; never nil
+	Layers []int  `json:"layers"`         // ascending, without repeats; never nil
+	Hash   string `json:"hash,omitempty"` // SHA-256 of CanonicalMask(Layers)
+
+	Profile     string `json:"profile,omitempty"`     // name of the profile that the layers come from; empty when they are listed
+	Calibration string `json:"calibration,omitempty"` // Calibration.ID of its report
+	Pending     bool   `json:"pending,omitempty"`     // the calibration has not been made: Layers is empty and says nothing
+
+	Surrogate     string `json:"surrogate,omitempty"`      // path of the file of what stands in for the dropped attention
+	SurrogateHash string `json:"surrogate_hash,omitempty"` // of its tensors, see docs/format/calibration.md
 }
 
 // Arm is one setting under comparison.

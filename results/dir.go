@@ -10,6 +10,7 @@
 //	lock                   held with flock by the process that writes
 //	environments/ID.json   the machines and binaries that made records
 //	records/UNIT.json      the current record of a unit, good or failed
+//	calibrations/ID.json   the reports that masks of the plan are profiles of
 //	failed/UNIT.N.json     failed records of units that were run again
 //	superseded/UNIT.N.json other records that were replaced
 //	work/                  checkpoints and states; may be deleted whenever no session is running
@@ -93,7 +94,7 @@ func Create(path, campaign string) (*Dir, error) {
 }
 
 func (d *Dir) makeFolders() error {
-	for _, sub := range []string{"environments", "records", "failed", "superseded", "work/checkpoints", "work/states"} {
+	for _, sub := range []string{"environments", "calibrations", "records", "failed", "superseded", "work/checkpoints", "work/states"} {
 		if err := os.MkdirAll(d.file(sub), 0o755); err != nil {
 			return fmt.Errorf("run directory: %w", err)
 		}
@@ -156,6 +157,19 @@ func (d *Dir) Plan() (*plan.Plan, error) {
 
 // Campaign reads the stored campaign text.
 func (d *Dir) Campaign() ([]byte, error) { return os.ReadFile(d.file(campaignFile)) }
+
+// WriteCalibration stores the report of a calibration. The caller holds the lock.
+func (d *Dir) WriteCalibration(id string, report []byte) error {
+	if err := writeFile(d.calibrationPath(id), report); err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	return nil
+}
+
+// Calibration reads the report of a calibration. The error satisfies errors.Is(err, fs.ErrNotExist) when there is none.
+func (d *Dir) Calibration(id string) ([]byte, error) { return os.ReadFile(d.calibrationPath(id)) }
+
+func (d *Dir) calibrationPath(id string) string { return d.file("calibrations", id+".json") }
 
 // CheckpointPath is where an evaluation unit keeps what it has finished so far.
 func (d *Dir) CheckpointPath(unit string) string {

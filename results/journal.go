@@ -18,22 +18,26 @@ const JournalSchema = "attnbudget/journal/1"
 
 // Kinds of journal events.
 const (
-	EventJournal      = "journal"       // first line: Schema
-	EventSessionStart = "session_start" // Environment, Message = the command
-	EventPlan         = "plan"          // Message = SHA-256 of the campaign text
-	EventBlockStart   = "block_start"   // Condition, Block
-	EventUnitStart    = "unit_start"    // Unit, Name
-	EventUnitEnd      = "unit_end"      // Unit, Name, Outcome, Failure, Seconds; its record is on disk
-	EventUnitAbort    = "unit_abort"    // Unit, Name; it left no record
-	EventSuperseded   = "superseded"    // Unit, Name, Message = why; its record has left records/
-	EventArmReady     = "arm_ready"     // Name = the arm, Seconds; its model can be evaluated
-	EventArmFailed    = "arm_failed"    // Name = the arm, Failure, Message
-	EventStateStart   = "state_start"   // State
-	EventStateReady   = "state_ready"   // State, Environment, Bytes, Seconds
-	EventStateFailed  = "state_failed"  // State, Failure, Message
-	EventStateRemoved = "state_removed" // State
-	EventStop         = "stop"          // Message = why no further unit is started
-	EventSessionEnd   = "session_end"   // Message = how it ended
+	EventJournal           = "journal"            // first line: Schema
+	EventSessionStart      = "session_start"      // Environment, Message = the command
+	EventPlan              = "plan"               // Message = SHA-256 of the campaign text
+	EventBlockStart        = "block_start"        // Condition, Block
+	EventUnitStart         = "unit_start"         // Unit, Name
+	EventUnitEnd           = "unit_end"           // Unit, Name, Outcome, Failure, Seconds; its record is on disk
+	EventUnitAbort         = "unit_abort"         // Unit, Name; it left no record
+	EventSuperseded        = "superseded"         // Unit, Name, Message = why; its record has left records/
+	EventArmReady          = "arm_ready"          // Name = the arm, Seconds; its model can be evaluated
+	EventArmFailed         = "arm_failed"         // Name = the arm, Failure, Message
+	EventStateStart        = "state_start"        // State
+	EventStateReady        = "state_ready"        // State, Environment, Bytes, Seconds
+	EventStateFailed       = "state_failed"       // State, Failure, Message
+	EventStateRemoved      = "state_removed"      // State
+	EventCalibrationStart  = "calibration_start"  // Name = the model, Calibration
+	EventCalibrationReady  = "calibration_ready"  // Name, Calibration, Seconds; its report is in calibrations/
+	EventCalibrationFailed = "calibration_failed" // Name, Calibration, Failure, Message
+	EventCalibrationAbort  = "calibration_abort"  // Name, Calibration; what it has measured is in the cache
+	EventStop              = "stop"               // Message = why no further unit is started
+	EventSessionEnd        = "session_end"        // Message = how it ended
 )
 
 // Event is one line of the journal. Which fields are set follows from Kind.
@@ -47,7 +51,8 @@ type Event struct {
 	Block       *int      `json:"block,omitempty"`
 	Unit        string    `json:"unit,omitempty"` // id
 	Name        string    `json:"name,omitempty"`
-	State       string    `json:"state,omitempty"` // id
+	State       string    `json:"state,omitempty"`       // id
+	Calibration string    `json:"calibration,omitempty"` // id
 	Outcome     string    `json:"outcome,omitempty"`
 	Failure     string    `json:"failure,omitempty"` // kind
 	Seconds     float64   `json:"seconds,omitempty"`

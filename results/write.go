@@ -95,7 +95,7 @@ func (d *Dir) setAside(id, folder string) error {
 
 // RemoveLeftovers deletes temporary files of processes that died while writing. The caller holds the lock.
 func (d *Dir) RemoveLeftovers() error {
-	for _, sub := range []string{".", "environments", "records", "work/checkpoints", "work/states"} {
+	for _, sub := range []string{".", "environments", "calibrations", "records", "work/checkpoints", "work/states"} {
 		entries, err := os.ReadDir(d.file(sub))
 		if err != nil {
 			return err

@@ -19,9 +19,10 @@ type Executor interface {
 
 // Kinds of jobs.
 const (
-	JobPrepare = "prepare" // make sure the arm's model can be evaluated, quantising it if need be; print nothing
-	JobState   = "state"   // make the file Job.State and print nothing
-	JobUnit    = "unit"    // execute the unit and print its raw output
+	JobPrepare   = "prepare"   // make sure the arm's model can be evaluated, quantising it if need be; print nothing
+	JobState     = "state"     // make the file Job.State and print nothing
+	JobCalibrate = "calibrate" // make the report of Job.Calibration and print nothing
+	JobUnit      = "unit"      // execute the unit and print its raw output
 )
 
 // Job is a self-contained description of one thing to execute. Preparing and making a state are jobs of their own so that
@@ -33,6 +34,8 @@ type Job struct {
 	Condition plan.Condition `json:"condition"`
 	Model     plan.Model     `json:"model"`
 	Threads   int            `json:"threads"`
+
+	Calibration *plan.Calibration `json:"calibration,omitempty"` // of a calibration, which has no unit, arm and condition
 
 	State      string `json:"state,omitempty"`       // path of the state to load, or to make
 	DepthTrace string `json:"depth_trace,omitempty"` // what the tokens of a prefilled cache are drawn from

@@ -99,6 +99,12 @@ func (c palette) line(e Event) string {
 		return fmt.Sprintf("state %s ready  %s", e.State, shortTime(seconds(e.Seconds)))
 	case results.EventStateFailed:
 		return fmt.Sprintf("state %s %sfailed (%s)%s: %s", e.State, c.red, e.Failure, c.off, e.Message)
+	case results.EventCalibrationStart:
+		return fmt.Sprintf("calibrating %s", e.Name)
+	case results.EventCalibrationReady:
+		return fmt.Sprintf("calibration of %s ready  %s", e.Name, shortTime(seconds(e.Seconds)))
+	case results.EventCalibrationAbort:
+		return fmt.Sprintf("calibration of %s %sgiven up%s, what it has measured is kept", e.Name, c.yellow, c.off)
 	case results.EventStop:
 		return fmt.Sprintf("%sstopped (%s)%s with %d of %d units done", c.yellow, e.Message, c.off, e.Done, e.Total)
 	case EventWouldRun:

@@ -87,15 +87,15 @@ func Run(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Execu
 	if o.Environment == nil {
 		panic("runner: Run needs Options.Environment")
 	}
+	if len(p.Pending()) > 0 {
+		panic("runner: Run needs a plan whose calibrations are made")
+	}
 	if o.Timeout == 0 {
 		o.Timeout = p.Timeout
 	}
-	if o.Until.IsZero() {
-		until, err := plan.Deadline(p.Until, time.Now())
-		if err != nil {
-			return Summary{}, fmt.Errorf("plan: until: %w", err)
-		}
-		o.Until = until
+	var err error
+	if o.Until, err = o.until(p); err != nil {
+		return Summary{}, err
 	}
 	lock, err := dir.Lock(o.Command)
 	if err != nil {
@@ -121,6 +121,18 @@ func Run(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Execu
 	}
 	err = errors.Join(s.run(ctx), s.close())
 	return s.summary, err
+}
+
+// until is when to stop: as asked for, or as the plan says.
+func (o Options) until(p *plan.Plan) (time.Time, error) {
+	if !o.Until.IsZero() {
+		return o.Until, nil
+	}
+	until, err := plan.Deadline(p.Until, time.Now())
+	if err != nil {
+		return until, fmt.Errorf("plan: until: %w", err)
+	}
+	return until, nil
 }
 
 // dryRun reports the tasks that Run would execute now, with the reason of each.

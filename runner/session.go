@@ -61,7 +61,7 @@ func newSession(p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporte
 	if err := s.checkReferences(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(dir.SetPlan(o.Campaign, p), dir.WriteEnvironment(*o.Environment)); err != nil {
+	if err := errors.Join(keepReports(dir, p), dir.SetPlan(o.Campaign, p), dir.WriteEnvironment(*o.Environment)); err != nil {
 		return nil, err
 	}
 	journal, err := dir.OpenJournal()

@@ -63,7 +63,7 @@ func (ds *dataset) references(name string) []reference {
 	if name != base.Name {
 		out = append(out, reference{base.Name, []string{OnBaseline}})
 	}
-	if a.Control || slices.Equal(a.Mask.Layers, base.Mask.Layers) {
+	if a.Control || a.Mask.Same(base.Mask) {
 		return out
 	}
 	twin, ok := ds.armWith(a, map[string]string{plan.DimMask: base.Mask.Name})

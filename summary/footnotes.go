@@ -41,11 +41,16 @@ func (l *layout) masks(cells [][]TableCell) string {
 	}
 	var parts []string
 	for c := range all(cells) {
-		m := l.ds.arms[c.Arm].Mask
+		arm := l.ds.arms[c.Arm]
+		m := arm.Mask
 		if len(m.Layers) == 0 {
 			continue
 		}
-		if s := m.Name + " = " + strings.ReplaceAll(plan.CanonicalMask(m.Layers), ",", ", "); !slices.Contains(parts, s) {
+		name := m.Name
+		if m.Profile != "" && len(l.ds.plan.Models) > 1 {
+			name += " in " + arm.Model // a profile means other layers in every model
+		}
+		if s := name + " = " + strings.ReplaceAll(plan.CanonicalMask(m.Layers), ",", ", "); !slices.Contains(parts, s) {
 			parts = append(parts, s)
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -59,21 +60,12 @@ Ctrl-C once finishes the running unit and stops; twice aborts it. Both exit 130 
 }
 
 func runCampaign(c *cobra.Command, file string, f runFlags) error {
-	campaign, err := f.load(c, file)
+	p, err := f.plan(c, file)
 	if err != nil {
 		return err
-	}
-	defer campaign.Close()
-	p := campaign.Plan()
-	stderr := c.ErrOrStderr()
-	for _, w := range p.Warnings {
-		fmt.Fprintln(stderr, "warning: "+w)
 	}
 	o, err := f.options(c)
 	if err != nil {
-		return err
-	}
-	if o.Campaign, err = os.ReadFile(file); err != nil {
 		return err
 	}
 	path := f.dir
@@ -84,19 +76,63 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	stderr := c.ErrOrStderr()
+	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
+	defer release()
+	o.Stop = stop
+	if len(p.Pending()) > 0 && !f.dryRun {
+		p, err = f.calibrate(ctx, c, file, p, dir, o)
+		if errors.Is(err, runner.ErrUntil) {
+			fmt.Fprintln(stderr, err)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, w := range p.Warnings {
+		fmt.Fprintln(stderr, "warning: "+w)
+	}
+	if o.Campaign, err = os.ReadFile(file); err != nil {
+		return err
+	}
 	reporter, err := newReporter(stderr, f.progress)
 	if err != nil {
 		return &usageError{err}
 	}
-	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
-	defer release()
-	o.Stop = stop
 	sum, err := runner.Run(ctx, p, dir, o, embedded.Executor{}, reporter)
 	reporter.Close()
 	if f.dryRun || sum.Session == "" {
 		return err
 	}
 	return errors.Join(err, conclude(c, dir, sum))
+}
+
+// calibrate makes the calibrations that the plan waits for and plans again, now that their masks are known.
+func (f *runFlags) calibrate(ctx context.Context, c *cobra.Command, file string, p *plan.Plan, dir *results.Dir, o runner.Options) (*plan.Plan, error) {
+	reporter, err := newReporter(c.ErrOrStderr(), f.progress)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	err = runner.Calibrate(ctx, p, dir, o, embedded.Executor{}, reporter)
+	reporter.Close()
+	if err != nil {
+		return nil, err
+	}
+	p, err = f.plan(c, file)
+	if err == nil && len(p.Pending()) > 0 {
+		err = fmt.Errorf("%s changed while it was calibrated; run again", file)
+	}
+	return p, err
+}
+
+// plan loads the campaign, after fetching its models unless nothing is to be written, and plans it.
+func (f *runFlags) plan(c *cobra.Command, file string) (*plan.Plan, error) {
+	campaign, err := f.load(c, file)
+	if err != nil {
+		return nil, err
+	}
+	return campaign.Plan(), campaign.Close()
 }
 
 // load loads the campaign, after fetching its models unless nothing is to be written.

@@ -60,6 +60,8 @@ func (c *child) run(ctx context.Context) error {
 		return nil
 	case runner.JobState:
 		return c.state(ctx, m.model)
+	case runner.JobCalibrate:
+		return c.calibrate(ctx, m.model)
 	case runner.JobUnit:
 	default:
 		return fmt.Errorf("job of unknown kind %q", c.job.Kind)

@@ -39,7 +39,7 @@ func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	base, err := c.contextOptions()
+	base, err := c.contextOptions(m)
 	if err != nil {
 		return err
 	}

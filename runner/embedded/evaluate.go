@@ -83,7 +83,7 @@ type plannedEvaluation[Item any] struct {
 // evaluate runs an evaluation from its checkpoint on and prints it when it is complete.
 func evaluate[Item any](ctx context.Context, c *child, m *engine.Model, e plannedEvaluation[Item]) error {
 	c.warn(e.warnings)
-	base, err := c.contextOptions()
+	base, err := c.contextOptions(m)
 	if err != nil {
 		return err
 	}

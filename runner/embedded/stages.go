@@ -15,7 +15,7 @@ import (
 )
 
 // contextOptions are what arm and condition say about every context.
-func (c *child) contextOptions() (engine.ContextOptions, error) {
+func (c *child) contextOptions(m *engine.Model) (engine.ContextOptions, error) {
 	k, err := engine.ParseCacheType(c.job.Arm.TypeK)
 	if err != nil {
 		return engine.ContextOptions{}, err
@@ -24,21 +24,39 @@ func (c *child) contextOptions() (engine.ContextOptions, error) {
 	if err != nil {
 		return engine.ContextOptions{}, err
 	}
+	stand, err := c.surrogates(m)
 	return engine.ContextOptions{
 		NBatch: c.job.Condition.Batch, NUBatch: c.job.Condition.UBatch, TypeK: k, TypeV: v,
-		Mask: c.job.Arm.Mask.Layers, Threads: c.job.Threads,
-	}, nil
+		Mask: c.job.Arm.Mask.Layers, Surrogates: stand, Threads: c.job.Threads,
+	}, err
 }
 
-func (c *child) benchOptions() (bench.Options, error) {
-	base, err := c.contextOptions()
+// surrogates are what stands in for the attention that the arm drops; nil when nothing does. They are bound to the model that
+// the arm's weights were quantised from.
+func (c *child) surrogates(m *engine.Model) (*engine.Surrogates, error) {
+	mask := c.job.Arm.Mask
+	if mask.Surrogate == "" {
+		return nil, nil
+	}
+	s, err := m.OpenSurrogates(mask.Surrogate, c.job.Model.Fingerprint)
+	if err != nil {
+		return nil, &UnavailableError{err}
+	}
+	if s.Hash() != mask.SurrogateHash {
+		return nil, &UnavailableError{fmt.Errorf("%s has changed since the plan was made: its tensors had the hash %s and have %s; load the campaign again", mask.Surrogate, mask.SurrogateHash, s.Hash())}
+	}
+	return s, nil
+}
+
+func (c *child) benchOptions(m *engine.Model) (bench.Options, error) {
+	base, err := c.contextOptions(m)
 	if err != nil {
 		return bench.Options{}, err
 	}
 	cond := c.job.Condition
 	return bench.Options{
 		Prompt: cond.Prompt, Generate: cond.Generate, Depth: cond.Depth,
-		Batch: base.NBatch, UBatch: base.NUBatch, TypeK: base.TypeK, TypeV: base.TypeV, Mask: base.Mask, Threads: base.Threads,
+		Batch: base.NBatch, UBatch: base.NUBatch, TypeK: base.TypeK, TypeV: base.TypeV, Mask: base.Mask, Surrogates: base.Surrogates, Threads: base.Threads,
 		Repetitions: 1, Trace: c.job.Unit.Key.Trace, DepthTrace: c.job.DepthTrace,
 		Progress: func(done, total int) { c.say.progress(cond.Stage, int64(done), int64(total)) },
 	}, nil
@@ -46,7 +64,7 @@ func (c *child) benchOptions() (bench.Options, error) {
 
 // bench executes one repetition of a throughput or depth unit.
 func (c *child) bench(ctx context.Context, m *engine.Model) error {
-	o, err := c.benchOptions()
+	o, err := c.benchOptions(m)
 	if err != nil {
 		return err
 	}
@@ -68,7 +86,7 @@ func (c *child) bench(ctx context.Context, m *engine.Model) error {
 
 // prefill makes the cache that depth units load.
 func (c *child) prefill(ctx context.Context, m *engine.Model) error {
-	o, err := c.benchOptions()
+	o, err := c.benchOptions(m)
 	if err != nil {
 		return err
 	}
@@ -97,7 +115,7 @@ type kvCache struct {
 
 // kv prints what the caches of a context take, as upstream's allocator would log it and exactly.
 func (c *child) kv(m *engine.Model) error {
-	o, err := c.contextOptions()
+	o, err := c.contextOptions(m)
 	if err != nil {
 		return err
 	}

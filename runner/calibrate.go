@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"attnbudget/engine/calibrate"
+	"attnbudget/plan"
+	"attnbudget/results"
+)
+
+// CalibrationError is a calibration that failed: what its masks drop stays unknown, so that nothing of the plan can run.
+type CalibrationError struct {
+	Model   string
+	Failure results.Failure
+}
+
+func (e *CalibrationError) Error() string {
+	return fmt.Sprintf("the calibration of %s failed (%s): %s", e.Model, e.Failure.Kind, e.Failure.Message)
+}
+
+// ErrUntil is returned when Options.Until ended a calibration.
+var ErrUntil = errors.New("the time to stop has come during the calibration; run again to go on")
+
+// Calibrate makes the calibrations that p waits for, in a session of its own, so that the campaign can be planned for good. A
+// report that the run has already is put back where the plan looks for it. Interrupted or killed, a calibration goes on where
+// it was. Of the options, Stop gives the running calibration up, which loses next to nothing, and Timeout, which is for units,
+// does not matter. Errors: those of Run, *CalibrationError, ErrUntil.
+func Calibrate(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporter) error {
+	until, err := o.until(p)
+	if err != nil {
+		return err
+	}
+	lock, err := dir.Lock(o.Command)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	if err := errors.Join(dir.RemoveLeftovers(), dir.WriteEnvironment(*o.Environment)); err != nil {
+		return err
+	}
+	journal, err := dir.OpenJournal()
+	if err != nil {
+		return err
+	}
+	c := &calibrator{session: &session{id: newSessionID(), dir: dir, journal: journal, plan: p, o: o, executor: x, reporter: r, estimator: newEstimator(&plan.Plan{}, nil)}}
+	ctx, cancel := c.bound(ctx, until)
+	defer cancel()
+	return errors.Join(c.run(ctx), journal.Close())
+}
+
+// calibrator is a session that makes calibrations.
+type calibrator struct{ *session }
+
+// bound ends the context at the time to stop, and when stopping is asked for.
+func (c *calibrator) bound(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		var due <-chan time.Time
+		if !until.IsZero() {
+			due = time.After(time.Until(until))
+		}
+		select {
+		case <-c.o.Stop:
+			cancel(ErrInterrupted)
+		case <-due:
+			cancel(ErrUntil)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+func (c *calibrator) run(ctx context.Context) error {
+	if err := c.emit(results.Event{Kind: results.EventSessionStart, Environment: c.o.Environment.ID(), Message: c.o.Command}); err != nil {
+		return err
+	}
+	var err error
+	for _, cal := range c.plan.Pending() {
+		if err = c.calibrate(ctx, cal); err != nil {
+			break
+		}
+	}
+	how := "calibrated"
+	switch {
+	case errors.Is(err, ErrUntil):
+		how = StoppedUntil
+	case errors.Is(err, ErrInterrupted):
+		how = StoppedAsked
+	case err != nil:
+		how = StoppedFailed
+	}
+	return errors.Join(err, c.emit(results.Event{Kind: results.EventSessionEnd, Message: how}))
+}
+
+// calibrate makes one report, unless the run has it.
+func (c *calibrator) calibrate(ctx context.Context, cal plan.Calibration) error {
+	if data, err := c.dir.Calibration(cal.ID); err == nil {
+		if _, err := calibrate.Parse(data); err == nil {
+			return restore(cal.Report, data)
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	event := func(kind string) results.Event {
+		return results.Event{Kind: kind, Name: cal.Model, Calibration: cal.ID}
+	}
+	if err := c.emit(event(results.EventCalibrationStart)); err != nil {
+		return err
+	}
+	start := time.Now()
+	out, err := c.execute(ctx, c.job(cal))
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+		if errors.Is(err, context.Canceled) {
+			err = ErrInterrupted
+		}
+		return errors.Join(err, c.emit(event(results.EventCalibrationAbort)))
+	case err != nil:
+		return fmt.Errorf("calibrating %s: %w", cal.Model, err)
+	case out.Failure != nil:
+		e := event(results.EventCalibrationFailed)
+		e.Failure, e.Message = out.Failure.Kind, out.Failure.Message
+		return errors.Join(&CalibrationError{cal.Model, *out.Failure}, c.emit(e))
+	}
+	data, err := os.ReadFile(cal.Report)
+	if err == nil {
+		err = c.dir.WriteCalibration(cal.ID, data)
+	}
+	if err != nil {
+		return fmt.Errorf("report of the calibration of %s: %w", cal.Model, err)
+	}
+	e := event(results.EventCalibrationReady)
+	e.Seconds = time.Since(start).Seconds()
+	return c.emit(e)
+}
+
+func (c *calibrator) job(cal plan.Calibration) Job {
+	j := Job{Kind: JobCalibrate, Calibration: &cal, Threads: c.plan.Threads, Environment: c.o.Environment.ID()}
+	j.Unit.Name = "calibrate/" + cal.Model
+	for _, m := range c.plan.Models {
+		if m.Name == cal.Model {
+			j.Model, j.Arm = m, plan.Arm{Name: m.Name, Model: m.Name, Format: m.Format}
+		}
+	}
+	return j
+}
+
+func (c *calibrator) execute(ctx context.Context, job Job) (Output, error) {
+	return c.executor.Execute(ctx, job, func(p Progress) {
+		c.report(Event{Event: results.Event{Kind: EventUnitProgress, Name: job.Unit.Name}, Progress: &p})
+	})
+}
+
+// restore puts a report of the run back into the cache.
+func restore(path string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return results.WriteFile(path, func(f *os.File) error {
+		_, err := f.Write(data)
+		return err
+	})
+}
+
+// keepReports copies the reports that masks of the plan come from into the run directory.
+func keepReports(dir *results.Dir, p *plan.Plan) error {
+	for _, cal := range p.Calibrations {
+		data, err := os.ReadFile(cal.Report)
+		if err != nil {
+			return fmt.Errorf("calibration report: %w", err)
+		}
+		sum := sha256.Sum256(data)
+		if found := hex.EncodeToString(sum[:]); found != cal.SHA256 {
+			return fmt.Errorf("calibration report %s has changed since the plan was made: its SHA-256 was %s and is %s; run again", cal.Report, cal.SHA256, found)
+		}
+		if err := dir.WriteCalibration(cal.ID, data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
