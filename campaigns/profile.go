@@ -272,6 +272,9 @@ func (c *Campaign) checkSurrogate(m *model, a plan.Arm) {
 func (c *Campaign) calibrationsOf(arms []plan.Arm) []plan.Calibration {
 	var out []plan.Calibration
 	add := func(cal *calibration, mask string) {
+		if cal == nil { // a mistake keeps it from being known
+			return
+		}
 		i := slices.IndexFunc(out, func(o plan.Calibration) bool { return o.ID == cal.ID })
 		if i < 0 {
 			i = len(out)
