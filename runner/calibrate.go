@@ -116,7 +116,7 @@ func (c *calibrator) calibrate(ctx context.Context, cal plan.Calibration) error 
 		return err
 	}
 	start := time.Now()
-	out, err := c.execute(ctx, c.job(cal))
+	out, err := c.executor.Execute(ctx, c.job(cal), c.progress(cal))
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
@@ -154,10 +154,22 @@ func (c *calibrator) job(cal plan.Calibration) Job {
 	return j
 }
 
-func (c *calibrator) execute(ctx context.Context, job Job) (Output, error) {
-	return c.executor.Execute(ctx, job, func(p Progress) {
-		c.report(Event{Event: results.Event{Kind: EventUnitProgress, Name: job.Unit.Name}, Progress: &p})
-	})
+// progress reports how far a calibration is. The time left follows from what this process has measured; what an earlier one
+// has, the first report says is done already.
+func (c *calibrator) progress(cal plan.Calibration) func(Progress) {
+	var start time.Time
+	known := int64(-1)
+	return func(p Progress) {
+		if known < 0 {
+			known, start = p.Done, time.Now()
+		}
+		e := Event{Event: results.Event{Kind: EventCalibrationProgress, Session: c.id, Time: time.Now(), Name: cal.Model, Calibration: cal.ID}, Progress: &p}
+		if done := p.Done - known; done > 0 {
+			left := time.Since(start).Seconds() * float64(p.Total-p.Done) / float64(done)
+			e.LeftSeconds = &left
+		}
+		c.reporter.Report(e)
+	}
 }
 
 // restore puts a report of the run back into the cache.

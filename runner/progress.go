@@ -13,9 +13,10 @@ import (
 
 // Kinds of events that are reported but not journaled, beside those of package results.
 const (
-	EventWouldRun     = "would_run"     // of a dry run: Unit, Name, Message = why
-	EventUnitProgress = "unit_progress" // Unit, Name, Progress
-	EventNote         = "note"          // Message = a warning
+	EventWouldRun            = "would_run"            // of a dry run: Unit, Name, Message = why
+	EventUnitProgress        = "unit_progress"        // Unit, Name, Progress
+	EventCalibrationProgress = "calibration_progress" // Name = the model, Calibration, Progress in evaluations, LeftSeconds
+	EventNote                = "note"                 // Message = a warning
 )
 
 // Event is what a Reporter is told: a journal event, or one of the kinds above, with how far the session is.

@@ -60,6 +60,11 @@ func (b *bars) note(e Event) {
 		if e.LeftSeconds != nil {
 			b.deadline = e.Time.Add(seconds(*e.LeftSeconds))
 		}
+	case EventCalibrationProgress:
+		b.running, b.doing = "calibration of "+e.Name, e.Progress.Phase
+		if e.LeftSeconds != nil {
+			b.deadline = e.Time.Add(seconds(*e.LeftSeconds))
+		}
 	case EventUnitProgress:
 		b.running, b.doing = e.Name, e.Progress.Phase
 	}

@@ -46,11 +46,14 @@ func (l *layout) masks(cells [][]TableCell) string {
 		if len(m.Layers) == 0 {
 			continue
 		}
-		name := m.Name
+		name, stands := m.Name, ""
+		if m.Surrogate != "" {
+			stands = " with surrogates"
+		}
 		if m.Profile != "" && len(l.ds.plan.Models) > 1 {
 			name += " in " + arm.Model // a profile means other layers in every model
 		}
-		if s := name + " = " + strings.ReplaceAll(plan.CanonicalMask(m.Layers), ",", ", "); !slices.Contains(parts, s) {
+		if s := name + " = " + strings.ReplaceAll(plan.CanonicalMask(m.Layers), ",", ", ") + stands; !slices.Contains(parts, s) {
 			parts = append(parts, s)
 		}
 	}

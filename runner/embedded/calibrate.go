@@ -43,7 +43,7 @@ func (c *child) calibrate(ctx context.Context, m *engine.Model) error {
 			NCtx: k.Context, Search: k.SearchChunks, Heldout: k.HeldoutChunks, Metric: calibrate.Metric(k.Metric), Strategy: calibrate.Strategy(k.Search),
 			Budget: k.Budget, MaxDamage: k.MaxDamage, Most: k.Steps, Shortlist: k.Shortlist,
 		},
-		Progress: func(p calibrate.Progress) { c.say.progress("calibrate: "+p.Stage, int64(p.Done), int64(p.Total)) },
+		Progress: func(p calibrate.Progress) { c.say.progress(p.Stage, int64(p.Done), int64(p.Total)) },
 	})
 	if err != nil {
 		return err

@@ -1,0 +1,165 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"attnbudget/plan"
+	"attnbudget/results"
+)
+
+const report = `{"schema": "attnbudget/calibration/1", "profiles": []}`
+
+// newCalibration is a run whose plan waits for a calibration.
+func newCalibration(t *testing.T) (*bench, plan.Calibration) {
+	b := newBench(t)
+	cal := plan.Calibration{ID: "c0", Report: filepath.Join(t.TempDir(), "calibrations", "c0.json"), Model: "m", Input: "builtin:text", Key: &plan.CalibrationKey{Budget: 0.1}}
+	b.plan.Calibrations = []plan.Calibration{cal}
+	return b, cal
+}
+
+// calibrates writes the report, as the executor does.
+func calibrates(_ context.Context, job Job, progress func(Progress)) (Output, error) {
+	progress(Progress{"every layer alone", 1, 4})
+	if job.Kind != JobCalibrate || job.Model.Fingerprint != "f0" || job.Arm.Format != job.Model.Format || job.Threads != 2 {
+		return Output{}, errors.New("not the job of this calibration")
+	}
+	if err := os.MkdirAll(filepath.Dir(job.Calibration.Report), 0o755); err != nil {
+		return Output{}, err
+	}
+	return Output{}, os.WriteFile(job.Calibration.Report, []byte(report), 0o644)
+}
+
+func (b *bench) calibrate(ctx context.Context) error { return Calibrate(ctx, b.plan, b.dir, b.o, b.x, b.r) }
+
+func TestACalibrationIsMadeAndKeptInTheRun(t *testing.T) {
+	b, cal := newCalibration(t)
+	b.x.script["calibrate/m"] = calibrates
+	if err := b.calibrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "journal", []string{"session_start", "calibration_start m", "calibration_ready m", "session_end"},
+		b.journal(results.EventSessionStart, results.EventCalibrationStart, results.EventCalibrationReady, results.EventSessionEnd))
+	if kept, err := b.dir.Calibration("c0"); err != nil || string(kept) != report {
+		t.Errorf("the run has %q, %v", kept, err)
+	}
+
+	// The cache is lost: the run's copy is put back, and nothing is measured.
+	if err := os.RemoveAll(filepath.Dir(cal.Report)); err != nil {
+		t.Fatal(err)
+	}
+	b.x.calls = nil
+	if err := b.calibrate(t.Context()); err != nil || len(b.x.calls) > 0 {
+		t.Errorf("%v, after the jobs %q", err, b.x.calls)
+	}
+	if back, err := os.ReadFile(cal.Report); err != nil || string(back) != report {
+		t.Errorf("put back: %q, %v", back, err)
+	}
+}
+
+func TestADamagedCopyOfAReportIsMadeAgain(t *testing.T) {
+	b, _ := newCalibration(t)
+	b.x.script["calibrate/m"] = calibrates
+	if err := b.dir.WriteCalibration("c0", []byte(report[:9])); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.calibrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "jobs", []string{"calibrate/m"}, b.x.calls)
+	if kept, err := b.dir.Calibration("c0"); err != nil || string(kept) != report {
+		t.Errorf("the run has %q, %v", kept, err)
+	}
+}
+
+func TestACalibrationThatFailsSaysWhy(t *testing.T) {
+	b, _ := newCalibration(t)
+	b.x.script["calibrate/m"] = fails(results.Failure{Kind: results.OutOfMemory, Message: "no memory"})
+	var failed *CalibrationError
+	if err := b.calibrate(t.Context()); !errors.As(err, &failed) || failed.Failure.Kind != results.OutOfMemory || failed.Model != "m" {
+		t.Errorf("got %v", err)
+	}
+	equal(t, "journal", []string{"calibration_failed m", "session_end"}, b.journal(results.EventCalibrationReady, results.EventCalibrationFailed, results.EventSessionEnd))
+}
+
+func TestOneStopGivesACalibrationUp(t *testing.T) {
+	for name, end := range map[string]func(stop chan struct{}, cancel func()){
+		"asked":     func(stop chan struct{}, _ func()) { close(stop) },
+		"cancelled": func(_ chan struct{}, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := newCalibration(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := make(chan struct{})
+			b.o.Stop = stop
+			b.x.script["calibrate/m"] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+				end(stop, cancel)
+				return hang(ctx, job, p)
+			}
+			if err := b.calibrate(ctx); !errors.Is(err, ErrInterrupted) {
+				t.Errorf("got %v", err)
+			}
+			equal(t, "journal", []string{"calibration_abort m", "session_end"}, b.journal(results.EventCalibrationAbort, results.EventSessionEnd))
+		})
+	}
+}
+
+func TestTheTimeToStopEndsACalibration(t *testing.T) {
+	b, _ := newCalibration(t)
+	b.x.script["calibrate/m"] = hang
+	synctest.Test(t, func(t *testing.T) {
+		b.o.Until = time.Now().Add(time.Hour)
+		start := time.Now()
+		if err := b.calibrate(t.Context()); !errors.Is(err, ErrUntil) || time.Since(start) != time.Hour {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+	})
+}
+
+func TestTheTimeLeftOfACalibrationFollowsFromWhatThisProcessMeasured(t *testing.T) {
+	b, _ := newCalibration(t)
+	b.x.script["calibrate/m"] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		p(Progress{"greedy", 50, 100}) // of an earlier process
+		time.Sleep(10 * time.Second)
+		p(Progress{"greedy", 60, 100})
+		return calibrates(ctx, job, func(Progress) {})
+	}
+	var left []float64
+	b.r.on = func(e Event) {
+		if e.Kind == EventCalibrationProgress && e.LeftSeconds != nil {
+			left = append(left, *e.LeftSeconds)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := b.calibrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	equal(t, "seconds left", []float64{40}, left)
+}
+
+func TestRunKeepsReportsAndRefusesChangedOnes(t *testing.T) {
+	b, cal := newCalibration(t)
+	b.x.script["calibrate/m"] = calibrates
+	if err := b.calibrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.plan.Calibrations[0].SHA256 = "0000"
+	if _, _, err := b.run(t.Context()); err == nil {
+		t.Error("a report that is not the plan's was accepted")
+	}
+	if err := os.WriteFile(cal.Report, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.plan.Calibrations[0].SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	b.mustRun()
+	if kept, err := b.dir.Calibration("c0"); err != nil || len(kept) > 0 {
+		t.Errorf("the run has %q, %v", kept, err)
+	}
+}
