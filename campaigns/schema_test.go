@@ -170,3 +170,11 @@ func TestShippedCampaignsLoad(t *testing.T) {
 		}
 	}
 }
+
+func TestTheShippedCalibrationLoads(t *testing.T) {
+	t.Setenv("ATTNBUDGET_CACHE", t.TempDir())
+	p := loadFile(t, "calibrate.yaml").Plan()
+	if len(p.Pending()) != 1 || len(p.Arms) != 3 || len(p.Tables) != 3 || !slices.Equal(p.Warnings, []string{pendingWarning}) {
+		t.Errorf("%d calibrations wait, %d arms, %d tables, warnings %q", len(p.Pending()), len(p.Arms), len(p.Tables), p.Warnings)
+	}
+}
