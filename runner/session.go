@@ -166,7 +166,9 @@ func (s *session) report(e Event) {
 	c := count(s.decisions)
 	todo := selected(s.decisions)
 	e.Total, e.Done, e.Failed = s.tasks, s.summary.Ran, c.Failed
-	e.LeftSeconds = s.estimator.left(todo)
+	if len(s.decisions) > 0 { // calibrations have none
+		e.LeftSeconds = s.estimator.left(todo)
+	}
 	s.reporter.Report(e)
 }
 
