@@ -19,7 +19,7 @@ func newPlan() *cobra.Command {
 		Use:   "plan FILE",
 		Short: "Check a campaign and show what it would do",
 		Long: `Reads the campaign in FILE, reports every mistake in it, and prints its arms, its units in the order of their execution, and an
-estimate of time, memory and disk. Nothing is executed and nothing is written.`,
+estimate of time, memory and disk. What a calibration still has to find out is shown as "?". Nothing is executed and nothing is written.`,
 		Example: `  run-campaign plan campaigns/quickstart.yaml
   run-campaign plan night.yaml --units
   run-campaign plan night.yaml --json | jq '.plan.arms[].name'`,

@@ -39,8 +39,9 @@ func newRun() *cobra.Command {
 		Short: "Run a campaign, or go on with it",
 		Long: `Runs the campaign in FILE unit by unit into a run directory and prints its tables at the end. Killed or interrupted at any
 instant, the same command goes on with the first unit that has no valid record. A changed campaign reruns only what changed.
+A campaign with a stage calibrate is calibrated first, because what its masks drop is not known before.
 
-Ctrl-C once finishes the running unit and stops; twice aborts it. Both exit 130 and can be resumed.`,
+Ctrl-C once finishes the running unit and stops; twice aborts it; a calibration is given up at once. All exit 130 and can be resumed.`,
 		Example: `  run-campaign run campaigns/quickstart.yaml
   run-campaign run night.yaml --dir results/night --until 07:00
   run-campaign run night.yaml --only 'perplexity/**' --progress json
