@@ -35,7 +35,9 @@ func calibrates(_ context.Context, job Job, progress func(Progress)) (Output, er
 	return Output{}, os.WriteFile(job.Calibration.Report, []byte(report), 0o644)
 }
 
-func (b *bench) calibrate(ctx context.Context) error { return Calibrate(ctx, b.plan, b.dir, b.o, b.x, b.r) }
+func (b *bench) calibrate(ctx context.Context) error {
+	return Calibrate(ctx, b.plan, b.dir, b.o, b.x, b.r)
+}
 
 func TestACalibrationIsMadeAndKeptInTheRun(t *testing.T) {
 	b, cal := newCalibration(t)
