@@ -20,18 +20,27 @@ func TestEventsOfAllThreadsAreCounted(t *testing.T) {
 	defer c.Close()
 	before := c.read()
 	page := make([]byte, 8<<20)
-	for start := time.Now(); time.Since(start) < 20*time.Millisecond; {
+	for start := processorTime(t); processorTime(t)-start < 20*time.Millisecond; {
 		for i := 0; i < len(page); i += 4096 {
 			page[i]++
 		}
 	}
 	after := c.read()
-	if ns := after.Instructions - before.Instructions; ns < 1e6 {
-		t.Errorf("%d ns of processor time counted in 20 ms of work", ns)
+	if ns := after.Instructions - before.Instructions; ns < 10e6 {
+		t.Errorf("%d ns of processor time counted in 20 ms of it", ns)
 	}
 	if n := after.Cycles - before.Cycles; n < 1 {
 		t.Errorf("%d page faults counted while 8 MiB were touched for the first time", n)
 	}
+}
+
+// processorTime is what this process has used so far; wall time says nothing on a busy machine.
+func processorTime(t *testing.T) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func TestARefusalSaysWhy(t *testing.T) {
