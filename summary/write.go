@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"attnbudget/results"
 )
 
 const (
@@ -70,8 +72,12 @@ func Write(dir string, s *Summary) error {
 		return fmt.Errorf("tables: %w", err)
 	}
 	for name, data := range files {
-		if err := writeFile(filepath.Join(dir, name), data); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		err := results.WriteFile(filepath.Join(dir, name), func(f *os.File) error {
+			_, err := f.Write(data)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	old, err := tableFiles(dir)
@@ -85,7 +91,7 @@ func Write(dir string, s *Summary) error {
 			}
 		}
 	}
-	return errors.Join(syncFolder(filepath.Join(dir, tableFolder)), syncFolder(dir))
+	return syncFolder(filepath.Join(dir, tableFolder))
 }
 
 // tableFiles lists the tables on disk, by path inside the run directory.
@@ -103,20 +109,7 @@ func tableFiles(dir string) ([]string, error) {
 	return out, err
 }
 
-// writeFile replaces a file: temporary file, write, fsync, rename.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".summary-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // fails after the rename, as it should
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
-}
-
+// syncFolder makes the removal of files in a folder durable.
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
