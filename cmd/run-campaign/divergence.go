@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"attnbudget/campaigns"
 	"attnbudget/engine/eval"
@@ -65,17 +66,14 @@ func (w baseWriter) Run(ctx context.Context, c eval.Context, done []eval.Chunk, 
 	return chunks, errors.Join(err, w.file.Sync(), w.file.Close())
 }
 
-// createLogits makes the logits file after it has been said what it will take; one that cannot fit is refused.
+// createLogits makes the logits file after it has been said what it will take. One that cannot fit is refused before a file
+// that is there already is touched. Where the system does not tell the free space, nothing is refused.
 func createLogits(c *cobra.Command, path string, need int64) (*os.File, error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return nil, err
-	}
 	fmt.Fprintf(c.ErrOrStderr(), "%s will take %s\n", path, campaigns.Size(need))
-	usage, err := disk.UsageWithContext(c.Context(), path)
+	usage, err := disk.UsageWithContext(c.Context(), filepath.Dir(path))
 	if err == nil && usage.Free < uint64(need) {
-		return nil, errors.Join(fmt.Errorf("%s needs %s and the disk has %s free: use fewer --chunks or another folder",
-			path, campaigns.Size(need), campaigns.Size(int64(usage.Free))), file.Close(), os.Remove(path))
+		return nil, fmt.Errorf("%s needs %s and the disk has %s free: use fewer --chunks or another folder",
+			path, campaigns.Size(need), campaigns.Size(int64(usage.Free)))
 	}
-	return file, nil
+	return os.Create(path)
 }
