@@ -30,8 +30,9 @@ race: ## our engine against upstream's: UPSTREAM=PATH, ARGS='--only tg64,Q4_0 --
 race-detector: ## runner and engine under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -short ./runner/... ./results/... ./engine ./engine/kernel
 
-conformance: ## the whole agreement with upstream: logits, tokens, quantised bytes; Glossary 5M into docs/conformance-glossary.md (minutes)
+conformance: ## the whole agreement with upstream: logits, tokens, quantised bytes; writes docs/conformance.md and docs/conformance-glossary.md (minutes)
 	$(GO) test -count=1 ./engine ./engine/quant ./engine/tokenizer
+	$(GO) test -count=1 ./engine -run TestConformanceTable -conformance-table
 	ATTNBUDGET_FULL=1 $(GO) test -count=1 -timeout 60m -v ./engine/eval -update
 
 models: ## fetch two real models for the tests (350 MB, into the cache; needs pip)
