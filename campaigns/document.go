@@ -19,7 +19,7 @@ const maxBytes = 1 << 20
 
 // document is a campaign file while it is read: its text, where each value stands, and what is wrong with it.
 type document struct {
-	source
+	sourceText
 	values   map[path]*yaml.Node
 	keys     map[path]*yaml.Node // of a value that stands in a mapping
 	mistakes Mistakes

@@ -80,14 +80,14 @@ const maxMistakes = 100
 // maxSnippet is the number of characters of a source line that a snippet shows.
 const maxSnippet = 120
 
-// source is the text of a campaign file, by lines.
-type source struct {
+// sourceText is a campaign file, by lines.
+type sourceText struct {
 	file  string
 	lines []string
 }
 
 // snippet shows line (from 1) with a caret under width characters from column (from 1) on.
-func (s *source) snippet(line, column, width int) string {
+func (s *sourceText) snippet(line, column, width int) string {
 	if line < 1 || line > len(s.lines) {
 		return ""
 	}

@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +15,7 @@ import (
 	"attnbudget/engine/drop"
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
+	"attnbudget/engine/source"
 	"attnbudget/plan"
 )
 
@@ -66,23 +68,20 @@ func (c *Campaign) openModel(named NamedModel) *model {
 	p := at("models", named.Name)
 	m := &model{sizes: map[string]int64{}, stands: map[string]standIn{}}
 	m.Name, m.Source = named.Name, named.Source.Path
-	source, err := c.fetched(named.Source)
+	remote, err := c.fetched(named.Source)
 	switch {
 	case err != nil: // noted when the campaign was checked, unless the formats were wrong
 		return nil
-	case builtin.IsName(m.Source):
-		err = m.openBuiltin()
-	case source != nil:
-		if m.Path, err = fetch.Find(source); m.Path == "" && err == nil {
-			c.noteMissing(p, source)
+	case remote != nil:
+		if m.Path, err = fetch.Find(remote); m.Path == "" && err == nil {
+			c.noteMissing(p, remote)
 			return nil
 		}
-		if err == nil {
-			err = m.openPath()
-		}
-	default:
+	case !builtin.IsName(m.Source):
 		m.Path = c.resolvePath(m.Source)
-		err = m.openPath()
+	}
+	if err == nil {
+		err = m.openFile()
 	}
 	if err != nil {
 		c.noteModel(p, named.Source.Path, err)
@@ -95,7 +94,7 @@ func (c *Campaign) openModel(named NamedModel) *model {
 	m.Format, m.Vocab = m.engine.Info().FileType, m.engine.Info().Vocab
 	if want := string(named.Source.SHA256); want != "" && want != m.Fingerprint {
 		hint := "check that it is the file you mean; if it is, write this hash"
-		if source != nil {
+		if remote != nil {
 			hint = fmt.Sprintf("the copy in the cache is not what was fetched: delete %s and fetch it again", filepath.Dir(m.Path))
 		}
 		c.doc.wrong(p.key("sha256"), hint, "the file has the SHA-256 %s", m.Fingerprint)
@@ -103,34 +102,14 @@ func (c *Campaign) openModel(named NamedModel) *model {
 	return m
 }
 
-func (m *model) openBuiltin() error {
-	data, err := builtin.Open(m.Source)
-	if err != nil {
+func (m *model) openFile() (err error) {
+	name := cmp.Or(m.Path, m.Source)
+	if m.file, err = source.File(name); err != nil {
 		return err
 	}
-	if m.file, err = gguf.OpenBytes(m.Source, data); err != nil {
-		return err
-	}
-	m.Bytes = int64(len(data))
-	m.Fingerprint, err = builtin.SHA256(m.Source)
-	return err
-}
-
-func (m *model) openPath() error {
-	file, err := gguf.Open(m.Path)
-	if err != nil {
-		return err
-	}
-	m.file = file
-	for _, part := range file.Parts() {
-		info, err := fileInfo(part)
-		if err != nil {
-			return errors.Join(err, file.Close())
-		}
-		m.Bytes += info.Size()
-	}
-	if m.Fingerprint, err = gguf.Fingerprint(m.Path); err != nil {
-		return errors.Join(err, file.Close())
+	m.Bytes = m.file.Size()
+	if m.Fingerprint, err = source.Fingerprint(name); err != nil {
+		return errors.Join(err, m.file.Close())
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/drop"
+	"attnbudget/engine/source"
 	"attnbudget/plan"
 )
 
@@ -73,47 +74,38 @@ func (cond condition) inputPath() path {
 }
 
 // readInput reads a text or task file; the zero input when that fails, with the reason noted.
-func (c *Campaign) readInput(file string, p path, source string) input {
-	if builtin.IsName(file) {
-		text, err := builtin.Open(file)
-		if err != nil {
-			return input{}
-		}
-		sum, err := builtin.SHA256(file)
-		if err != nil {
-			return input{}
-		}
-		return input{text, sum}
+func (c *Campaign) readInput(file string, p path, written string) input {
+	if !builtin.IsName(file) && !c.readable(file, p, written) {
+		return input{}
 	}
-	info, err := fileInfo(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		c.doc.wrong(p, "paths start from the folder of the campaign file", "there is no file %s", source)
-	case err != nil:
-		c.doc.wrong(p, "", "%s cannot be read: %s", source, c.shorten(err, source))
-	case info.Size() == 0:
-		c.doc.wrong(p, "", "%s is empty", source)
-	case info.Size() > maxInput:
-		c.doc.wrong(p, "", "%s has %d bytes; a text or task file has at most %d", source, info.Size(), maxInput)
-	default:
-		text, err := os.ReadFile(file)
-		if err != nil {
-			c.doc.wrong(p, "", "%s cannot be read: %s", source, c.shorten(err, source))
-			return input{}
-		}
-		sum := sha256.Sum256(text)
-		return input{text, hex.EncodeToString(sum[:])}
+	text, err := source.Read(file)
+	if err != nil {
+		c.doc.wrong(p, "", "%s cannot be read: %s", written, c.shorten(err, written))
+		return input{}
 	}
-	return input{}
+	sum := sha256.Sum256(text)
+	return input{text, hex.EncodeToString(sum[:])}
 }
 
-// fileInfo is os.Stat for a file that can be read as a whole.
-func fileInfo(path string) (fs.FileInfo, error) {
-	info, err := os.Stat(path)
+// readable checks that a file can be held in memory, and notes what is wrong with it.
+func (c *Campaign) readable(file string, p path, written string) bool {
+	info, err := os.Stat(file)
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
+		err = &fs.PathError{Op: "read", Path: file, Err: errors.New("not a regular file")}
 	}
-	return info, err
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.doc.wrong(p, "paths start from the folder of the campaign file", "there is no file %s", written)
+	case err != nil:
+		c.doc.wrong(p, "", "%s cannot be read: %s", written, c.shorten(err, written))
+	case info.Size() == 0:
+		c.doc.wrong(p, "", "%s is empty", written)
+	case info.Size() > maxInput:
+		c.doc.wrong(p, "", "%s has %d bytes; a text or task file has at most %d", written, info.Size(), maxInput)
+	default:
+		return true
+	}
+	return false
 }
 
 // checkArms checks masks, formats and cache types against the models they are combined with.

@@ -42,7 +42,7 @@ func TestDistance(t *testing.T) {
 
 func TestSnippetPutsTheCaretUnderTheText(t *testing.T) {
 	long := strings.Repeat("x", 300) + "MARK" + strings.Repeat("y", 300)
-	s := source{file: "f", lines: []string{"abc: def", "\tä: wrong", "line: x", long, ""}}
+	s := sourceText{file: "f", lines: []string{"abc: def", "\tä: wrong", "line: x", long, ""}}
 	for _, test := range []struct{ line, column, width int }{{1, 6, 3}, {2, 5, 5}, {3, 7, 1}, {4, 301, 4}, {1, 8, 99}, {4, 1, 4}, {4, 1, 400}, {4, 30, 400}, {4, 601, 40}} {
 		got := s.snippet(test.line, test.column, test.width)
 		code, carets, _ := strings.Cut(got, "\n")

@@ -8,7 +8,7 @@ import (
 
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/calibrate"
-	"attnbudget/engine/gguf"
+	"attnbudget/engine/source"
 
 	"github.com/spf13/cobra"
 )
@@ -98,7 +98,7 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 		return err
 	}
 	defer m.Close()
-	fingerprint, err := f.model.fingerprint()
+	fingerprint, err := source.Fingerprint(f.model.model)
 	if err != nil {
 		return err
 	}
@@ -153,12 +153,4 @@ func (f *modelFlags) reportPath() string {
 	}
 	name := strings.TrimSuffix(filepath.Base(f.model), ".gguf")
 	return filepath.Join(filepath.Dir(f.model), name+".calibration.json")
-}
-
-// fingerprint is the identity of the model's bytes.
-func (f *modelFlags) fingerprint() (string, error) {
-	if builtin.IsName(f.model) {
-		return builtin.SHA256(f.model)
-	}
-	return gguf.Fingerprint(f.model)
 }

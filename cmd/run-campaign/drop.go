@@ -8,6 +8,7 @@ import (
 
 	"attnbudget/engine"
 	"attnbudget/engine/calibrate"
+	"attnbudget/engine/source"
 
 	"github.com/spf13/cobra"
 )
@@ -41,7 +42,7 @@ func (f *dropFlags) bind(o *engine.ContextOptions, m *engine.Model, model modelF
 	if f.profile == "" && f.surrogate == "" {
 		return nil
 	}
-	fingerprint, err := model.fingerprint()
+	fingerprint, err := source.Fingerprint(model.model)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"attnbudget/engine"
-	"attnbudget/engine/builtin"
 	"attnbudget/engine/eval"
+	"attnbudget/engine/source"
 	"attnbudget/engine/tokenizer"
 
 	"github.com/spf13/cobra"
@@ -57,11 +56,7 @@ func (f *evaluateFlags) addJSON(c *cobra.Command) {
 
 // readInput reads a file or a builtin:NAME.
 func readInput(name string) (eval.Input, error) {
-	if builtin.IsName(name) {
-		data, err := builtin.Open(name)
-		return eval.Input{Name: name, Data: data}, err
-	}
-	data, err := os.ReadFile(name)
+	data, err := source.Read(name)
 	return eval.Input{Name: name, Data: data}, err
 }
 

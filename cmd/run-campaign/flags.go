@@ -5,8 +5,7 @@ import (
 	"strings"
 
 	"attnbudget/engine"
-	"attnbudget/engine/builtin"
-	"attnbudget/engine/gguf"
+	"attnbudget/engine/source"
 
 	"github.com/spf13/cobra"
 )
@@ -48,28 +47,7 @@ func (f *modelFlags) add(c *cobra.Command) {
 
 // open opens the model; the caller closes it.
 func (f *modelFlags) open() (*engine.Model, error) {
-	o := engine.Options{Threads: f.threads}
-	if !builtin.IsName(f.model) {
-		return engine.Open(f.model, o)
-	}
-	file, err := openBuiltin(f.model)
-	if err != nil {
-		return nil, err
-	}
-	return engine.OpenFile(file, o)
-}
-
-func openBuiltin(name string) (*gguf.File, error) {
-	if kind, err := builtin.KindOf(name); err != nil {
-		return nil, err
-	} else if kind != builtin.Model {
-		return nil, &usageError{fmt.Errorf("%s is a %s file, not a model; models: %s", name, kind, strings.Join(builtin.Names(builtin.Model), ", "))}
-	}
-	data, err := builtin.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	return gguf.OpenBytes(name, data)
+	return source.Model(f.model, engine.Options{Threads: f.threads})
 }
 
 // contextFlags are the flags of every command that makes a context.

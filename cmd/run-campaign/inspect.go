@@ -1,7 +1,6 @@
 package main
 
 import (
-	"attnbudget/engine/builtin"
 	"attnbudget/engine/inspect"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ func newInspect() *cobra.Command {
   run-campaign inspect model.gguf --fingerprint --json`,
 		Args: positional("MODEL"),
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := inspectModel(args[0], fingerprint)
+			r, err := inspect.File(args[0], fingerprint)
 			if err != nil {
 				return err
 			}
@@ -30,21 +29,4 @@ func newInspect() *cobra.Command {
 	c.Flags().BoolVar(&fingerprint, "fingerprint", false, "compute the SHA-256 of the file, which reads all of it")
 	c.Flags().BoolVar(&tensors, "tensors", false, "list every tensor")
 	return c
-}
-
-func inspectModel(name string, fingerprint bool) (*inspect.Report, error) {
-	if !builtin.IsName(name) {
-		return inspect.File(name, fingerprint)
-	}
-	f, err := openBuiltin(name)
-	if err != nil {
-		return nil, err
-	}
-	r := inspect.Of(f)
-	if fingerprint {
-		if r.Fingerprint, err = builtin.SHA256(name); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
 }

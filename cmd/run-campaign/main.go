@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"attnbudget/campaigns"
+	"attnbudget/engine/source"
 	"attnbudget/results"
 	"attnbudget/runner"
 
@@ -96,6 +97,7 @@ func positional(names ...string) cobra.PositionalArgs {
 
 func exitCode(err error) int {
 	var usage *usageError
+	var kind *source.KindError
 	var mistakes campaigns.Mistakes
 	var locked *results.LockedError
 	switch {
@@ -107,7 +109,7 @@ func exitCode(err error) int {
 		return exitFailedUnits
 	case errors.As(err, &locked):
 		return exitLocked
-	case errors.As(err, &usage), errors.As(err, &mistakes), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &usage), errors.As(err, &kind), errors.As(err, &mistakes), strings.HasPrefix(err.Error(), "unknown command"):
 		return exitUsage
 	}
 	return exitFailed

@@ -6,6 +6,7 @@ import (
 
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/quant"
+	"attnbudget/engine/source"
 
 	"github.com/spf13/cobra"
 )
@@ -32,7 +33,7 @@ Types: ` + strings.Join(quant.MixNames(), " "),
 			o.Progress = bar.set
 			if !builtin.IsName(args[0]) {
 				err = quant.QuantizeFile(c.Context(), args[0], args[1], mix, o)
-			} else if f, openErr := openBuiltin(args[0]); openErr != nil {
+			} else if f, openErr := source.File(args[0]); openErr != nil {
 				err = openErr
 			} else {
 				err = quant.QuantizeTo(c.Context(), f, args[1], mix, o)

@@ -22,6 +22,7 @@ type File struct {
 	values  map[string]Value
 	tensors map[string]*Tensor
 	parts   []string
+	size    int64
 	unmap   []func() error
 }
 
@@ -149,6 +150,9 @@ func (f *File) Tensor(name string) (*Tensor, bool) { t, ok := f.tensors[name]; r
 // Parts are the paths of the files the model consists of, in order; none if it was opened from memory.
 func (f *File) Parts() []string { return f.parts }
 
+// Size is the size of the file in bytes, of all its parts; 0 for a model that is in no file.
+func (f *File) Size() int64 { return f.size }
+
 // Keys that upstream's split tool writes.
 const (
 	splitNoKey      = "split.no"
@@ -242,6 +246,7 @@ func (f *File) take(p *File, i, count int) error {
 		f.Tensors = append(f.Tensors, t)
 	}
 	f.parts = append(f.parts, p.parts...)
+	f.size += p.size
 	f.unmap = append(f.unmap, p.unmap...)
 	return nil
 }

@@ -35,7 +35,7 @@ type extent struct {
 // parse reads one file. The tensors and values it returns are views of b.
 func parse(file string, b []byte) (*File, error) {
 	c := &cursor{file: file, b: b}
-	f := &File{Path: file, Alignment: defaultAlignment, values: map[string]Value{}, tensors: map[string]*Tensor{}}
+	f := &File{Path: file, size: int64(len(b)), Alignment: defaultAlignment, values: map[string]Value{}, tensors: map[string]*Tensor{}}
 	if err := c.header(f); err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 	"attnbudget/engine/kvcache"
 	"attnbudget/engine/model"
 	"attnbudget/engine/quant"
+	"attnbudget/engine/source"
 )
 
 // Schema is the version of the JSON form of a Report.
@@ -93,32 +93,25 @@ type Cache struct {
 	Bytes   int64  `json:"bytes"`
 }
 
-// File reports on the file at path, the first part of a split model. With fingerprint it reads all of it.
-func File(path string, fingerprint bool) (*Report, error) {
-	f, err := gguf.Open(path)
+// File reports on a model file, the first part of a split one, or builtin:NAME. With fingerprint it reads all of it.
+func File(name string, fingerprint bool) (*Report, error) {
+	f, err := source.File(name)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	r := Of(f)
-	for _, p := range f.Parts() {
-		s, err := os.Stat(p)
-		if err != nil {
-			return nil, err
-		}
-		r.FileBytes += s.Size()
-	}
 	if fingerprint {
-		if r.Fingerprint, err = gguf.Fingerprint(path); err != nil {
+		if r.Fingerprint, err = source.Fingerprint(name); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
 }
 
-// Of reports on an open file with its data. What only the disk knows, its size and fingerprint, is left out.
+// Of reports on an open file with its data, without the fingerprint.
 func Of(f *gguf.File) *Report {
-	r := &Report{Schema: Schema, Path: f.Path, Version: f.Version, Alignment: f.Alignment, FileType: fileType(f)}
+	r := &Report{Schema: Schema, Path: f.Path, FileBytes: f.Size(), Version: f.Version, Alignment: f.Alignment, FileType: fileType(f)}
 	if len(f.Parts()) > 1 {
 		r.Parts = f.Parts()
 	}

@@ -49,38 +49,38 @@ type child struct {
 }
 
 func (c *child) run(ctx context.Context) error {
-	m, err := c.openModel(ctx)
+	m, sha256, err := c.openModel(ctx)
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	c.say.message(message{ModelSHA256: m.sha256})
+	defer m.Close()
+	c.say.message(message{ModelSHA256: sha256})
 	switch c.job.Kind {
 	case runner.JobPrepare:
 		return nil
 	case runner.JobState:
-		return c.state(ctx, m.model)
+		return c.state(ctx, m)
 	case runner.JobCalibrate:
-		return c.calibrate(ctx, m.model)
+		return c.calibrate(ctx, m)
 	case runner.JobUnit:
 	default:
 		return fmt.Errorf("job of unknown kind %q", c.job.Kind)
 	}
 	switch stage := c.job.Condition.Stage; stage {
 	case plan.Throughput, plan.Depth:
-		return c.bench(ctx, m.model)
+		return c.bench(ctx, m)
 	case plan.KV:
-		return c.kv(m.model)
+		return c.kv(m)
 	case plan.Perplexity:
-		return c.perplexity(ctx, m.model)
+		return c.perplexity(ctx, m)
 	case plan.HellaSwag:
-		return c.hellaSwag(ctx, m.model)
+		return c.hellaSwag(ctx, m)
 	case plan.Winogrande:
-		return c.winogrande(ctx, m.model)
+		return c.winogrande(ctx, m)
 	case plan.MultipleChoice:
-		return c.multipleChoice(ctx, m.model)
+		return c.multipleChoice(ctx, m)
 	case plan.KLDivergence:
-		return c.divergence(ctx, m.model)
+		return c.divergence(ctx, m)
 	default:
 		return fmt.Errorf("stage %q is not one that the embedded engine executes", stage)
 	}

@@ -4,11 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 
 	"attnbudget/engine"
-	"attnbudget/engine/builtin"
 	"attnbudget/engine/eval"
+	"attnbudget/engine/source"
 	"attnbudget/engine/tokenizer"
 	"attnbudget/plan"
 )
@@ -30,11 +29,7 @@ func (c *child) input(m *engine.Model) (tokenizedInput, error) {
 
 // readInput returns the text or task file of a condition and makes sure that it is the one the plan was made with.
 func readInput(c plan.Condition) ([]byte, error) {
-	read := os.ReadFile
-	if builtin.IsName(c.Input) {
-		read = builtin.Open
-	}
-	data, err := read(c.Input)
+	data, err := source.Read(c.Input)
 	if err != nil {
 		return nil, &UnavailableError{fmt.Errorf("input of %q: %w", c.Name, err)}
 	}

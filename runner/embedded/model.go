@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,55 +10,33 @@ import (
 
 	"attnbudget/engine"
 	"attnbudget/engine/builtin"
-	"attnbudget/engine/gguf"
+	"attnbudget/engine/source"
 	"attnbudget/plan"
 )
 
-// openedModel is the model of an arm in the arm's format.
-type openedModel struct {
-	model  *engine.Model
-	sha256 string // of the file that is evaluated
-	file   *gguf.File
-}
-
-func (m openedModel) close() {
-	m.model.Close()
-	m.file.Close()
-}
-
-// openModel opens the job's model: the source itself when it has the arm's format, else a quantised copy from the cache.
-func (c *child) openModel(ctx context.Context) (openedModel, error) {
-	m, format := c.job.Model, c.job.Arm.Format
-	open, sha := func() (*gguf.File, error) { return openSource(m) }, m.Fingerprint
-	if !strings.EqualFold(format, m.Format) {
-		entry, err := c.quantized(ctx, m, format)
+// openModel opens the job's model, and says which file that is by its SHA-256: the source itself when it has the arm's format,
+// else a quantised copy from the cache.
+func (c *child) openModel(ctx context.Context) (m *engine.Model, sha256 string, err error) {
+	file, sha256 := sourceOf(c.job.Model), c.job.Model.Fingerprint
+	if format := c.job.Arm.Format; !strings.EqualFold(format, c.job.Model.Format) {
+		entry, err := c.quantized(ctx, c.job.Model, format)
 		if err != nil {
-			return openedModel{}, fmt.Errorf("model %s as %s: %w", m.Name, format, err)
+			return nil, "", fmt.Errorf("model %s as %s: %w", c.job.Model.Name, format, err)
 		}
-		open, sha = func() (*gguf.File, error) { return gguf.Open(entry.path) }, entry.SHA256
+		file, sha256 = entry.path, entry.SHA256
 	}
-	file, err := open()
-	if err != nil {
-		return openedModel{}, err
-	}
-	model, err := engine.OpenFile(file, engine.Options{Threads: c.job.Threads})
-	if err != nil {
-		return openedModel{}, errors.Join(err, file.Close())
-	}
-	return openedModel{model, sha, file}, nil
+	m, err = source.Model(file, engine.Options{Threads: c.job.Threads})
+	return m, sha256, unavailable(err)
 }
 
-func openSource(m plan.Model) (*gguf.File, error) {
-	if m.Path != "" {
-		f, err := gguf.Open(m.Path)
-		if errors.Is(err, fs.ErrNotExist) {
-			err = &UnavailableError{err}
-		}
-		return f, err
+// sourceOf is where a model of the plan is: its path, or the name of a builtin one.
+func sourceOf(m plan.Model) string { return cmp.Or(m.Path, m.Source) }
+
+// unavailable marks the error of opening a model that is not there.
+func unavailable(err error) error {
+	var unknown *builtin.UnknownError
+	if errors.Is(err, fs.ErrNotExist) || errors.As(err, &unknown) {
+		return &UnavailableError{err}
 	}
-	data, err := builtin.Open(m.Source)
-	if err != nil {
-		return nil, &UnavailableError{err}
-	}
-	return gguf.OpenBytes(m.Source, data)
+	return err
 }

@@ -12,6 +12,7 @@ import (
 	"attnbudget/engine"
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
+	"attnbudget/engine/source"
 	"attnbudget/plan"
 	"attnbudget/results"
 )
@@ -60,13 +61,13 @@ func (c *child) makeQuantized(ctx context.Context, m plan.Model, mix quant.Mix, 
 	if err := removeHalfMade(path); err != nil {
 		return quantizedEntry{}, err
 	}
-	source, err := openSource(m)
+	original, err := source.File(sourceOf(m))
 	if err != nil {
-		return quantizedEntry{}, err
+		return quantizedEntry{}, unavailable(err)
 	}
-	defer source.Close()
+	defer original.Close()
 	progress := func(done, total int64) { c.say.progress("quantize "+mix.String(), done, total) }
-	if err := quant.QuantizeTo(ctx, source, path, mix, quant.Options{Threads: c.job.Threads, Progress: progress}); err != nil {
+	if err := quant.QuantizeTo(ctx, original, path, mix, quant.Options{Threads: c.job.Threads, Progress: progress}); err != nil {
 		return quantizedEntry{}, err
 	}
 	sum, err := gguf.Fingerprint(path)

@@ -19,9 +19,8 @@ import (
 	"strings"
 
 	"attnbudget/engine"
-	"attnbudget/engine/builtin"
 	"attnbudget/engine/calibrate"
-	"attnbudget/engine/gguf"
+	"attnbudget/engine/source"
 )
 
 // study is what its sections share.
@@ -89,30 +88,13 @@ func open(path, text, eval string) (*study, error) {
 	var errs [4]error
 	s.text, errs[0] = read(text)
 	s.eval, errs[1] = read(eval)
-	if builtin.IsName(path) {
-		data, err := builtin.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		f, err := gguf.OpenBytes(path, data)
-		if err != nil {
-			return nil, err
-		}
-		s.model, errs[2] = engine.OpenFile(f, engine.Options{})
-		s.fingerprint, errs[3] = builtin.SHA256(path)
-	} else {
-		s.model, errs[2] = engine.Open(path, engine.Options{})
-		s.fingerprint, errs[3] = gguf.Fingerprint(path)
-	}
+	s.model, errs[2] = source.Model(path, engine.Options{})
+	s.fingerprint, errs[3] = source.Fingerprint(path)
 	return s, errors.Join(errs[:]...)
 }
 
 func read(name string) (input, error) {
-	if builtin.IsName(name) {
-		data, err := builtin.Open(name)
-		return input{name, data}, err
-	}
-	data, err := os.ReadFile(name)
+	data, err := source.Read(name)
 	return input{name, data}, err
 }
 
