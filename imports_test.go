@@ -15,6 +15,8 @@ import (
 // packages under any of the right-hand ones. "" is the whole project.
 var forbidden = map[string][]string{
 	"engine":       {"plan", "campaigns", "runner", "results", "parsers", "summary", "cmd"},
+	"atomicfile":   {""},
+	"cachedir":     {""},
 	"plan":         {""},
 	"parsers":      {""},
 	"summary/stat": {""},
@@ -98,6 +100,9 @@ func TestImportRuleRefusesWhatItShould(t *testing.T) {
 		{"summary", "summary/stat", false},
 		{"summary", "engine/gguf", true},
 		{"summary", "parsers", false},
+		{"summary", "atomicfile", false},
+		{"engine/gguf", "atomicfile", false},
+		{"atomicfile", "cachedir", true},
 		{"campaigns", "engine", false},
 		{"campaigns", "runner", true},
 		{"runner/embedded", "engine/eval", false},

@@ -28,6 +28,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"attnbudget/atomicfile"
 	"attnbudget/plan"
 )
 
@@ -134,7 +135,7 @@ func (d *Dir) file(elem ...string) string {
 
 // SetPlan stores the plan and the campaign text that it was made from, in place of an earlier one.
 func (d *Dir) SetPlan(campaign []byte, p *plan.Plan) error {
-	if err := writeFile(d.file(campaignFile), campaign); err != nil {
+	if err := atomicfile.WriteBytes(d.file(campaignFile), campaign); err != nil {
 		return fmt.Errorf("campaign copy: %w", err)
 	}
 	if err := writeJSON(d.file(planFile), p); err != nil {
@@ -160,7 +161,7 @@ func (d *Dir) Campaign() ([]byte, error) { return os.ReadFile(d.file(campaignFil
 
 // WriteCalibration stores the report of a calibration. The caller holds the lock.
 func (d *Dir) WriteCalibration(id string, report []byte) error {
-	if err := writeFile(d.calibrationPath(id), report); err != nil {
+	if err := atomicfile.WriteBytes(d.calibrationPath(id), report); err != nil {
 		return fmt.Errorf("calibration: %w", err)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"attnbudget/atomicfile"
 	"attnbudget/plan"
 
 	"github.com/google/go-cmp/cmp"
@@ -123,17 +124,30 @@ func TestLeftoversOfACrashAreRemovedAndNothingElse(t *testing.T) {
 	if err := d.WriteRecord(record("aa", "x")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"records/.tmp-1", "work/states/.tmp-2", ".tmp-3"} {
-		if err := os.WriteFile(d.file(name), []byte("half"), 0o644); err != nil {
+	if err := os.Mkdir(d.file("tables"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"records/ab.json", "work/states/s.state", "summary.json", "tables/01-speed.md"} {
+		f, err := atomicfile.Create(d.file(name))
+		if err != nil {
 			t.Fatal(err)
 		}
+		defer f.Close()
 	}
 	if err := d.RemoveLeftovers(); err != nil {
 		t.Fatal(err)
 	}
 	left, _ := filepath.Glob(d.file("records", "*"))
-	hidden, _ := filepath.Glob(d.file("*", ".tmp-*"))
-	if len(left) != 1 || len(hidden) != 0 {
-		t.Errorf("left %v and %v", left, hidden)
+	if len(left) != 1 {
+		t.Errorf("left %v", left)
+	}
+	err := filepath.WalkDir(d.Path(), func(path string, e fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".tmp") {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"iter"
 	"os"
 	"time"
+
+	"attnbudget/atomicfile"
 )
 
 // JournalSchema is the version of the journal's lines, stored in its first line.
@@ -87,7 +89,7 @@ func (j *Journal) prepare(d *Dir) error {
 		if err := j.Append(Event{Kind: EventJournal, Time: time.Now(), Schema: JournalSchema}); err != nil {
 			return err
 		}
-		return syncFolder(d.path)
+		return atomicfile.SyncFolder(d.path)
 	}
 	for _, err := range ReadJournal(j.f, j.f.Name()) {
 		var newer *SchemaError

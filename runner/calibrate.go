@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"attnbudget/atomicfile"
 	"attnbudget/engine/calibrate"
 	"attnbudget/plan"
 	"attnbudget/results"
@@ -177,10 +178,7 @@ func restore(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	return results.WriteFile(path, func(f *os.File) error {
-		_, err := f.Write(data)
-		return err
-	})
+	return atomicfile.WriteBytes(path, data)
 }
 
 // keepReports copies the reports that masks of the plan come from into the run directory.

@@ -11,7 +11,7 @@ import (
 	"regexp"
 	"strings"
 
-	"attnbudget/results"
+	"attnbudget/atomicfile"
 )
 
 const (
@@ -72,11 +72,7 @@ func Write(dir string, s *Summary) error {
 		return fmt.Errorf("tables: %w", err)
 	}
 	for name, data := range files {
-		err := results.WriteFile(filepath.Join(dir, name), func(f *os.File) error {
-			_, err := f.Write(data)
-			return err
-		})
-		if err != nil {
+		if err := atomicfile.WriteBytes(filepath.Join(dir, name), data); err != nil {
 			return err
 		}
 	}
@@ -91,7 +87,7 @@ func Write(dir string, s *Summary) error {
 			}
 		}
 	}
-	return syncFolder(filepath.Join(dir, tableFolder))
+	return atomicfile.SyncFolder(filepath.Join(dir, tableFolder))
 }
 
 // tableFiles lists the tables on disk, by path inside the run directory.
@@ -107,13 +103,4 @@ func tableFiles(dir string) ([]string, error) {
 		}
 	}
 	return out, err
-}
-
-// syncFolder makes the removal of files in a folder durable.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

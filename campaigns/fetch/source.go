@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"attnbudget/atomicfile"
 	"attnbudget/cachedir"
 )
 
@@ -87,25 +88,16 @@ func fillFolder(ctx context.Context, s Source, folder string, progress Progress)
 	if err := s.fill(ctx, partial, progress); err != nil {
 		return err
 	}
-	if err := syncFolder(partial); err != nil {
+	if err := atomicfile.SyncFolder(partial); err != nil {
 		return err
 	}
 	if err := os.Rename(partial, folder); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(folder))
+	return atomicfile.SyncFolder(filepath.Dir(folder))
 }
 
 func exists(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

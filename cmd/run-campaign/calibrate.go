@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"attnbudget/atomicfile"
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/calibrate"
 	"attnbudget/engine/source"
@@ -134,7 +135,7 @@ func writeCalibration(c *cobra.Command, r *calibrate.Report, report, base string
 		if err != nil {
 			return err
 		}
-		if err := calibrate.WriteFile(part.path, data); err != nil {
+		if err := atomicfile.WriteBytes(part.path, data); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"attnbudget/atomicfile"
 	"attnbudget/engine/drop"
 )
 
@@ -79,7 +80,7 @@ func openJournal(path string, b binding) (*journal, error) {
 	if err := j.begin(old, b); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), j.Close())
 	}
-	return j, syncFolder(path)
+	return j, atomicfile.SyncFolder(filepath.Dir(path))
 }
 
 func (j *journal) read(path string, data []byte, b binding) error {
@@ -180,12 +181,4 @@ func (j *journal) Close() error {
 		return nil
 	}
 	return j.file.Close()
-}
-
-func syncFolder(path string) error {
-	d, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -3,10 +3,8 @@ package calibrate
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"attnbudget/engine/drop"
@@ -185,23 +183,4 @@ func (r *Report) JSON() ([]byte, error) {
 	out.SetEscapeHTML(false)
 	err := out.Encode(r)
 	return buf.Bytes(), err
-}
-
-// WriteFile stores bytes so that the file is either the old or the whole new one, whenever the power goes.
-func WriteFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) //nolint:errcheck // it is gone after the rename
-	if _, err := f.Write(data); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return syncFolder(path)
 }

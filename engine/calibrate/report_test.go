@@ -94,18 +94,3 @@ func TestPictures(t *testing.T) {
 		golden(t, name, data)
 	}
 }
-
-func TestWriteFileReplacesTheWholeFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "r.json")
-	for _, text := range []string{"a long first version", "second"} {
-		if err := WriteFile(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := os.ReadFile(path); err != nil || string(got) != text {
-			t.Errorf("%q, %v", got, err)
-		}
-	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(path), ".*")); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-}

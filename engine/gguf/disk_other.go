@@ -9,6 +9,3 @@ func mapFile(path string) (b []byte, unmap func() error, err error) {
 	b, err = os.ReadFile(path)
 	return b, func() error { return nil }, err
 }
-
-// syncFolder does nothing: folders cannot be synchronised here.
-func syncFolder(string) error { return nil }

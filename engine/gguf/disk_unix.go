@@ -3,7 +3,6 @@
 package gguf
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -34,13 +33,4 @@ func mapFile(path string) (b []byte, unmap func() error, err error) {
 		return nil, nil, &os.PathError{Op: "mmap", Path: path, Err: err}
 	}
 	return b, func() error { return unix.Munmap(b) }, nil
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

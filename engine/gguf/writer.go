@@ -3,29 +3,26 @@ package gguf
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
+
+	"attnbudget/atomicfile"
 )
 
 // maxTensorName is the longest tensor name upstream reads, in bytes.
 const maxTensorName = 63
 
 // Writer writes a GGUF file of version 3: first all metadata (Set, CopyMetadata), then all tensor entries (Add), then the data
-// of the tensors in the order they were added (Data or Skip). The file appears under its name only when Finish has
-// succeeded; until then it is a temporary file in the same folder, which Abort removes. Data are padded to the
-// alignment, also behind the last tensor.
+// of the tensors in the order they were added (Data or Skip). The file appears under its name, whole and durable, only when
+// Finish has succeeded; Abort removes an unfinished one. Data are padded to the alignment, also behind the last tensor.
 //
 //	w, err := gguf.Create(path)
 //	if err != nil { ... }
 //	defer w.Abort() // does nothing after Finish
 type Writer struct {
 	path string
-	file *os.File
+	file *atomicfile.File
 	buf  *bufio.Writer
 
 	keys      []string
@@ -42,8 +39,7 @@ type Writer struct {
 
 // Create begins a file that will be called path.
 func Create(path string) (*Writer, error) {
-	temp := filepath.Join(filepath.Dir(path), fmt.Sprintf(".%s.%016x.tmp", filepath.Base(path), rand.Uint64()))
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	f, err := atomicfile.Create(path)
 	if err != nil {
 		return nil, err
 	}
@@ -226,9 +222,6 @@ func (w *Writer) fail(err error) error { return fmt.Errorf("write %s: %w", w.pat
 
 // Finish makes the file durable and gives it its name. All data must have been written.
 func (w *Writer) Finish() error {
-	if w.file == nil {
-		return fmt.Errorf("%s: already finished or aborted", w.path)
-	}
 	if !w.started {
 		w.started = true
 		if err := w.header(); err != nil {
@@ -245,30 +238,10 @@ func (w *Writer) Finish() error {
 	if err := w.file.Truncate(w.size); err != nil { // a hole at the end counts only now
 		return w.fail(err)
 	}
-	if err := w.file.Sync(); err != nil {
-		return w.fail(err)
-	}
-	temp := w.file.Name()
-	if err := w.file.Close(); err != nil {
-		return w.fail(err)
-	}
-	if err := os.Rename(temp, w.path); err != nil {
-		return w.fail(err)
-	}
-	w.file = nil
-	return syncFolder(filepath.Dir(w.path))
+	return w.file.Commit()
 }
 
 // Abort removes the unfinished file. After a successful Finish, or a second time, it does nothing.
 func (w *Writer) Abort() error {
-	if w.file == nil {
-		return nil
-	}
-	temp := w.file.Name()
-	w.file.Close() // its data are not wanted; Finish may have closed it
-	w.file = nil
-	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return w.file.Abort()
 }

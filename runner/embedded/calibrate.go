@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"attnbudget/atomicfile"
 	"attnbudget/cachedir"
 	"attnbudget/engine"
 	"attnbudget/engine/calibrate"
@@ -52,7 +53,7 @@ func (c *child) calibrate(ctx context.Context, m *engine.Model) error {
 	if err != nil {
 		return err
 	}
-	return calibrate.WriteFile(cal.Report, data)
+	return atomicfile.WriteBytes(cal.Report, data)
 }
 
 // journalName is that of everything that decides a measured value.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"os"
 
+	"attnbudget/atomicfile"
 	"attnbudget/engine"
 	"attnbudget/engine/eval"
-	"attnbudget/results"
 )
 
 // divergence compares the arm with the logits of the base.
@@ -48,7 +48,7 @@ func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
 		return err
 	}
 	defer ec.Close()
-	return results.WriteFile(c.job.State, func(f *os.File) error {
+	return atomicfile.Write(c.job.State, func(f *os.File) error {
 		finished := 0
 		_, err := p.RunBase(ctx, ec, f, nil, func(eval.Chunk) error {
 			finished++

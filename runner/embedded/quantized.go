@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
+	"attnbudget/atomicfile"
 	"attnbudget/cachedir"
 	"attnbudget/engine"
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
 	"attnbudget/engine/source"
 	"attnbudget/plan"
-	"attnbudget/results"
 )
 
 // quantizedSchema is the version of the description beside a quantised file.
@@ -58,7 +57,7 @@ func (c *child) quantized(ctx context.Context, m plan.Model, format string) (qua
 }
 
 func (c *child) makeQuantized(ctx context.Context, m plan.Model, mix quant.Mix, path string) (quantizedEntry, error) {
-	if err := removeHalfMade(path); err != nil {
+	if err := atomicfile.RemoveLeftoversOf(path); err != nil {
 		return quantizedEntry{}, err
 	}
 	original, err := source.File(sourceOf(m))
@@ -79,24 +78,7 @@ func (c *child) makeQuantized(ctx context.Context, m plan.Model, mix quant.Mix, 
 		return quantizedEntry{}, err
 	}
 	entry := quantizedEntry{Schema: quantizedSchema, SHA256: sum, Bytes: info.Size(), path: path}
-	return entry, results.WriteFile(entryPath(path), func(f *os.File) error { return json.NewEncoder(f).Encode(entry) })
-}
-
-// removeHalfMade deletes what a process that was killed while it made path has left. The caller holds path's lock.
-func removeHalfMade(path string) error {
-	dir, base := filepath.Split(path)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "."+base+".") && strings.HasSuffix(e.Name(), ".tmp") {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return entry, atomicfile.Write(entryPath(path), func(f *os.File) error { return json.NewEncoder(f).Encode(entry) })
 }
 
 func entryPath(path string) string { return path + ".json" }

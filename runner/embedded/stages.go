@@ -7,11 +7,11 @@ import (
 	"os"
 	"strings"
 
+	"attnbudget/atomicfile"
 	"attnbudget/engine"
 	"attnbudget/engine/bench"
 	"attnbudget/engine/kvcache"
 	"attnbudget/plan"
-	"attnbudget/results"
 )
 
 // contextOptions are what arm and condition say about every context.
@@ -91,7 +91,7 @@ func (c *child) prefill(ctx context.Context, m *engine.Model) error {
 		return err
 	}
 	c.say.progress("prefill", 0, int64(o.Depth))
-	return results.WriteFile(c.job.State, func(f *os.File) error { return bench.Prefill(ctx, m, o, f) })
+	return atomicfile.Write(c.job.State, func(f *os.File) error { return bench.Prefill(ctx, m, o, f) })
 }
 
 // kvLine is the JSON line of the kv stage, docs/format/output.md.

@@ -328,7 +328,7 @@ func TestAQuantisedModelIsMadeOnceByProcessesThatWantItAtTheSameTime(t *testing.
 	j := job(t, "Q4_0", nil, plan.Condition{Stage: plan.KV, Context: 256})
 	j.Kind = runner.JobPrepare
 	path := filepath.Join(cache, "quantized", j.Model.Fingerprint+"-Q4_0-v"+engine.Version+".gguf")
-	half := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".0123.tmp")
+	half := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".0123456789abcdef.tmp")
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
