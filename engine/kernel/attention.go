@@ -61,6 +61,10 @@ func (p *Pool) Attend(a *Attention) {
 		panic(fmt.Sprintf("kernel: attention of %d rows, %d/%d heads with %d queries, %d spans, %d outputs",
 			a.N, a.Heads, a.HeadsKV, len(a.Q), len(a.Visible), len(a.Out)))
 	}
+	if p.kernels.attend != nil {
+		p.kernels.attend(p, a)
+		return
+	}
 	p.attention.run(p, a)
 }
 

@@ -2,6 +2,8 @@
 
 package kernel
 
+import "attnbudget/engine/kernel/upstream"
+
 import "unsafe"
 
 // Assembly takes whole vectors of 16; these wrappers leave the rest of a row to the generic code.
@@ -54,7 +56,7 @@ func withGELUMul(vector func(dst, gate, up *float32, n int, table *[65536]float3
 		dst, up = dst[:len(gate)], up[:len(gate)]
 		n := wholeVectors(len(gate))
 		if n > 0 {
-			vector(&dst[0], &gate[0], &up[0], n, geluTable())
+			vector(&dst[0], &gate[0], &up[0], n, upstream.GELUTable())
 		}
 		geluMul(dst[n:], gate[n:], up[n:])
 	}

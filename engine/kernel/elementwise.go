@@ -2,8 +2,8 @@ package kernel
 
 import (
 	"math"
-	"sync"
 
+	"attnbudget/engine/kernel/upstream"
 	"attnbudget/engine/quant"
 )
 
@@ -122,7 +122,7 @@ func siluMul(dst, gate, up []float32) {
 }
 
 func geluMul(dst, gate, up []float32) {
-	table := geluTable()
+	table := upstream.GELUTable()
 	dst, up = dst[:len(gate)], up[:len(gate)]
 	for i, g := range gate {
 		switch {
@@ -134,18 +134,6 @@ func geluMul(dst, gate, up []float32) {
 		dst[i] = g * up[i]
 	}
 }
-
-// geluTable returns gelu(x) for every half precision x, rounded to half precision.
-var geluTable = sync.OnceValue(func() *[1 << 16]float32 {
-	var table [1 << 16]float32
-	for h := range table {
-		x := quant.HalfToFloat(uint16(h))
-		inner := float32(float32(x*0.79788456080286535587989211986876) * (1 + float32(float32(0.044715*x)*x)))
-		y := float32(float32(0.5*x) * (1 + float32(math.Tanh(float64(inner)))))
-		table[h] = quant.HalfToFloat(quant.FloatToHalf(y))
-	}
-	return &table
-})
 
 // expSum replaces x by exp(scale*x - top), top = max(scale*x), and returns top and the sum of the results. Elements of
 // -Inf give 0; if there are no others, top is -Inf and the sum 0.

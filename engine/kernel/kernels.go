@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"os"
+
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
 )
@@ -36,6 +38,13 @@ type kernels struct {
 	// values writes, for cells [cell, cell+cells), the numbers of a head to dst [cells][dim].
 	values func(dst []float32, v *KVRows, head, cell, cells, dim int)
 
+	// attend is Attend; nil means the tiles of attention.go.
+	attend func(p *Pool, a *Attention)
+
+	// sincos gives a rotation, rotateHalves and rotatePairs turn a head by it.
+	sincos                    func(angle float32) (sin, cos float32)
+	rotateHalves, rotatePairs func(x, cos, sin []float32)
+
 	// delta advances strips [from, to) of a state, convolve convolves.
 	delta    func(d DeltaRule, from, to int)
 	convolve func(c Convolution)
@@ -59,9 +68,21 @@ type kernels struct {
 }
 
 // active is what the processor can do best, or what the environment variable ATTNBUDGET_KERNEL asks for.
-var active = choose()
+var active = choose(os.Getenv("ATTNBUDGET_KERNEL"))
 
-// Name tells which kernels are in use: "generic", "avx2" or "avx512".
+// choose returns the best of the available kernels, or those with the name, if there are any.
+func choose(name string) kernels {
+	all := available()
+	best := all[len(all)-1]
+	for _, k := range append(all, inUpstreamsOrder(best)) {
+		if k.name == name {
+			return k
+		}
+	}
+	return best
+}
+
+// Name tells which kernels are in use: "generic", "avx2", "avx512" or "upstream".
 func Name() string { return active.name }
 
 func generic() kernels {
@@ -73,6 +94,8 @@ func generic() kernels {
 		multiplyAdd: multiplyAdd,
 		keys:        keys,
 		values:      values,
+
+		sincos: sincos, rotateHalves: rotateHalves, rotatePairs: rotatePairs,
 
 		delta: delta, convolve: convolve,
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,

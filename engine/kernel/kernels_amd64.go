@@ -3,24 +3,10 @@
 package kernel
 
 import (
-	"os"
-
 	"attnbudget/engine/gguf"
 
 	"golang.org/x/sys/cpu"
 )
-
-// choose returns the best of the available kernels; ATTNBUDGET_KERNEL may name a lesser one.
-func choose() kernels {
-	all := available()
-	wanted := os.Getenv("ATTNBUDGET_KERNEL")
-	for _, k := range all {
-		if k.name == wanted {
-			return k
-		}
-	}
-	return all[len(all)-1]
-}
 
 // available returns the kernels this processor can run, slowest first.
 func available() []kernels {

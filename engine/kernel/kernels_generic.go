@@ -2,8 +2,6 @@
 
 package kernel
 
-func choose() kernels { return generic() }
-
 func available() []kernels { return []kernels{generic()} }
 
 // pause does what a processor has to offer for waiting loops.

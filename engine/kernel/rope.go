@@ -43,9 +43,9 @@ func (r *RoPE) Apply(x []float32, heads, dim int, pos int32) {
 	defer s.RUnlock()
 	for h := range heads {
 		if head := x[h*dim:][:r.nRot]; r.neox {
-			rotateHalves(head, s.cos, s.sin)
+			active.rotateHalves(head, s.cos, s.sin)
 		} else {
-			rotatePairs(head, s.cos, s.sin)
+			active.rotatePairs(head, s.cos, s.sin)
 		}
 	}
 }
@@ -94,9 +94,13 @@ func (r *RoPE) fill(s *ropeSlot, pos int32) {
 		if r.factors != nil {
 			angle /= r.factors[i]
 		}
-		sin, cos := math.Sincos(float64(float32(angle * r.scale)))
-		s.cos[i], s.sin[i] = float32(cos), float32(sin)
+		s.sin[i], s.cos[i] = active.sincos(angle * r.scale)
 		theta *= r.ratio
 	}
 	s.made, s.pos = true, pos
+}
+
+func sincos(angle float32) (sin, cos float32) {
+	s, c := math.Sincos(float64(angle))
+	return float32(s), float32(c)
 }

@@ -1,0 +1,83 @@
+package kernel
+
+import (
+	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel/upstream"
+	"attnbudget/engine/quant"
+)
+
+// inUpstreamsOrder replaces in k whatever sums or approximates by what upstream's build for AVX2 does, so that results are
+// upstream's to the last bit. Unlike with the other kernels they then depend on the size of the batch: upstream has one
+// order for a single row and another for more.
+func inUpstreamsOrder(k kernels) kernels {
+	k.name = "upstream"
+	k.floatPanel = floatPanelUpstream
+	k.squares = squaresOneByOne
+	k.silu, k.siluMul = siluUpstream, siluMulUpstream
+	k.sincos = upstream.Sincos
+	k.rotateHalves, k.rotatePairs = rotateHalvesFused, rotatePairsFused
+	k.attend = attendUpstream
+	return k
+}
+
+// floatPanelUpstream is floatPanel. Batches go through another routine than single rows, if its tiles fit.
+func floatPanelUpstream(m *product, s *scratch, from, to int) {
+	in, cols, rows := m.in, m.w.Cols, m.w.Rows
+	x := in.floats(m.w.Type)
+	dot := upstream.Dot32
+	switch {
+	case in.n > 1 && cols%8 == 0 && rows%4 == 0:
+		dot = upstream.Dot8
+	case m.w.Type == gguf.BF16:
+		dot = upstream.DotBF16
+	}
+	for r := from; r < to; r++ {
+		s.row = grow(s.row, cols)
+		quant.Dequantize(m.w.Type, s.row, m.w.row(r))
+		for i := range in.n {
+			m.dst[i*rows+r] = dot(s.row, x[i*cols:][:cols])
+		}
+	}
+}
+
+func squaresOneByOne(x []float32) (sums [lanes]float64) {
+	for _, v := range x {
+		sums[0] += float64(float32(v * v))
+	}
+	return sums
+}
+
+func siluUpstream(dst, x []float32) {
+	dst = dst[:len(x)]
+	whole := len(x) / 8 * 8
+	for i, v := range x[:whole] {
+		dst[i] = upstream.SiLU(v)
+	}
+	for i, v := range x[whole:] {
+		dst[whole+i] = v / (1 + upstream.ScalarExp(-v))
+	}
+}
+
+func siluMulUpstream(dst, gate, up []float32) {
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	whole := len(gate) / 8 * 8
+	for i, g := range gate[:whole] {
+		dst[i] = upstream.SiLU(g) * up[i]
+	}
+	for i, g := range gate[whole:] {
+		dst[whole+i] = g / (1 + upstream.ScalarExp(-g)) * up[whole+i]
+	}
+}
+
+func rotateHalvesFused(x, cos, sin []float32) {
+	a, b := x[:len(cos)], x[len(cos):][:len(cos)]
+	for i, c := range cos {
+		a[i], b[i] = upstream.Rotate(a[i], b[i], sin[i], c)
+	}
+}
+
+func rotatePairsFused(x, cos, sin []float32) {
+	for i, c := range cos {
+		x[2*i], x[2*i+1] = upstream.Rotate(x[2*i], x[2*i+1], sin[i], c)
+	}
+}
