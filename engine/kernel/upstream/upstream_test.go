@@ -36,7 +36,7 @@ func TestFMARoundsTiesOfTheSumCorrectly(t *testing.T) {
 }
 
 func TestFunctionsAreCloseToFloat64(t *testing.T) {
-	for x := float32(-104); x < 90; x += 0.0137 {
+	for x := float32(-104); x < 88; x += 0.0137 {
 		near(t, "Exp", x, Exp(x), math.Exp(float64(x)), 2)
 		near(t, "ScalarExp", x, ScalarExp(x), math.Exp(float64(x)), 1)
 	}
