@@ -32,8 +32,7 @@ var ErrUntil = errors.New("the time to stop has come during the calibration; run
 
 // Calibrate makes the calibrations that p waits for, in a session of its own, so that the campaign can be planned for good. A
 // report that the run has already is put back where the plan looks for it. Interrupted or killed, a calibration goes on where
-// it was. Of the options, Stop gives the running calibration up, which loses next to nothing, and Timeout, which is for units,
-// does not matter. Errors: those of Run, *CalibrationError, ErrUntil.
+// it was. Of the options, Stop and Timeout, which are for units, do not matter. Errors: those of Run, *CalibrationError, ErrUntil.
 func Calibrate(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Executor, r Reporter) error {
 	until, err := o.until(p)
 	if err != nil {
@@ -52,32 +51,16 @@ func Calibrate(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x
 		return err
 	}
 	c := &calibrator{session: &session{id: newSessionID(), dir: dir, journal: journal, plan: p, o: o, executor: x, reporter: r, estimator: newEstimator(&plan.Plan{}, nil)}}
-	ctx, cancel := c.bound(ctx, until)
-	defer cancel()
+	if !until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadlineCause(ctx, until, ErrUntil)
+		defer cancel()
+	}
 	return errors.Join(c.run(ctx), journal.Close())
 }
 
 // calibrator is a session that makes calibrations.
 type calibrator struct{ *session }
-
-// bound ends the context at the time to stop, and when stopping is asked for.
-func (c *calibrator) bound(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		var due <-chan time.Time
-		if !until.IsZero() {
-			due = time.After(time.Until(until))
-		}
-		select {
-		case <-c.o.Stop:
-			cancel(ErrInterrupted)
-		case <-due:
-			cancel(ErrUntil)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
-}
 
 func (c *calibrator) run(ctx context.Context) error {
 	if err := c.emit(results.Event{Kind: results.EventSessionStart, Environment: c.o.Environment.ID(), Message: c.o.Command}); err != nil {
@@ -94,7 +77,7 @@ func (c *calibrator) run(ctx context.Context) error {
 	case errors.Is(err, ErrUntil):
 		how = StoppedUntil
 	case errors.Is(err, ErrInterrupted):
-		how = StoppedAsked
+		how = StoppedAbort
 	case err != nil:
 		how = StoppedFailed
 	}

@@ -89,27 +89,18 @@ func TestACalibrationThatFailsSaysWhy(t *testing.T) {
 	equal(t, "journal", []string{"calibration_failed m", "session_end"}, b.journal(results.EventCalibrationReady, results.EventCalibrationFailed, results.EventSessionEnd))
 }
 
-func TestOneStopGivesACalibrationUp(t *testing.T) {
-	for name, end := range map[string]func(stop chan struct{}, cancel func()){
-		"asked":     func(stop chan struct{}, _ func()) { close(stop) },
-		"cancelled": func(_ chan struct{}, cancel func()) { cancel() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, _ := newCalibration(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			stop := make(chan struct{})
-			b.o.Stop = stop
-			b.x.script["calibrate/m"] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
-				end(stop, cancel)
-				return hang(ctx, job, p)
-			}
-			if err := b.calibrate(ctx); !errors.Is(err, ErrInterrupted) {
-				t.Errorf("got %v", err)
-			}
-			equal(t, "journal", []string{"calibration_abort m", "session_end"}, b.journal(results.EventCalibrationAbort, results.EventSessionEnd))
-		})
+func TestAnInterruptGivesACalibrationUp(t *testing.T) {
+	b, _ := newCalibration(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	b.x.script["calibrate/m"] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		cancel()
+		return hang(ctx, job, p)
 	}
+	if err := b.calibrate(ctx); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("got %v", err)
+	}
+	equal(t, "journal", []string{"calibration_abort m", "session_end"}, b.journal(results.EventCalibrationAbort, results.EventSessionEnd))
 }
 
 func TestTheTimeToStopEndsACalibration(t *testing.T) {

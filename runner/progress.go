@@ -35,37 +35,42 @@ type Reporter interface {
 	Close() // the session is over; what is shown must stay readable
 }
 
-// Ways of showing progress.
+// ProgressWay is a way of showing progress.
+type ProgressWay string
+
+// The ways.
 const (
-	ProgressAuto  = "auto"  // bars on a terminal, lines otherwise
-	ProgressBar   = "bar"   // two bars: the session and the running unit
-	ProgressLines = "lines" // one line per unit
-	ProgressJSON  = "json"  // one JSON event per line
-	ProgressNone  = "none"
+	ProgressAuto  ProgressWay = "auto"  // bars on a terminal, lines otherwise
+	ProgressBar   ProgressWay = "bar"   // two bars: the session and the running unit
+	ProgressLines ProgressWay = "lines" // one line per unit
+	ProgressJSON  ProgressWay = "json"  // one JSON event per line
+	ProgressNone  ProgressWay = "none"
 )
 
-// NewReporter returns the reporter for one of the ways above, writing to f. Colours are used on a terminal unless the
-// environment variable NO_COLOR is set (https://no-color.org).
-func NewReporter(f *os.File, way string) (Reporter, error) {
-	terminal := isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd())
-	colour := terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-	if way == ProgressAuto {
-		way = ProgressLines
-		if terminal && os.Getenv("TERM") != "dumb" {
-			way = ProgressBar
-		}
+// ParseProgress reads the name of a way.
+func ParseProgress(s string) (ProgressWay, error) {
+	switch way := ProgressWay(s); way {
+	case ProgressAuto, ProgressBar, ProgressLines, ProgressJSON, ProgressNone:
+		return way, nil
 	}
-	switch way {
-	case ProgressBar:
-		return NewBars(f, colour), nil
-	case ProgressLines:
-		return NewLines(f, colour), nil
-	case ProgressJSON:
-		return NewJSON(f), nil
-	case ProgressNone:
-		return NewJSON(io.Discard), nil
+	return "", fmt.Errorf("unknown progress %q: expected %s, %s, %s, %s or %s", s, ProgressAuto, ProgressBar, ProgressLines, ProgressJSON, ProgressNone)
+}
+
+// NewReporter returns the reporter for a way, writing to w. Colours are used on a terminal unless the environment variable
+// NO_COLOR is set (https://no-color.org).
+func NewReporter(w io.Writer, way ProgressWay) Reporter {
+	f, ok := w.(*os.File)
+	terminal := ok && os.Getenv("TERM") != "dumb" && (isatty.IsTerminal(f.Fd()) || isatty.IsCygwinTerminal(f.Fd()))
+	colour := terminal && os.Getenv("NO_COLOR") == ""
+	switch {
+	case way == ProgressBar, way == ProgressAuto && terminal:
+		return NewBars(w, colour)
+	case way == ProgressJSON:
+		return NewJSON(w)
+	case way == ProgressNone:
+		return NewJSON(io.Discard)
 	}
-	return nil, fmt.Errorf("progress %q: expected %s, %s, %s, %s or %s", way, ProgressAuto, ProgressBar, ProgressLines, ProgressJSON, ProgressNone)
+	return NewLines(w, colour)
 }
 
 // palette holds the escape sequences of the colours in use; empty without colours.

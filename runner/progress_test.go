@@ -91,7 +91,7 @@ func TestTheWayOfReportingIsChosen(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	for way, want := range map[string]string{
+	for way, want := range map[ProgressWay]string{
 		ProgressAuto:  "kv/kv 64/a/000  ok", // a file is no terminal: lines
 		ProgressLines: "kv/kv 64/a/000  ok",
 		ProgressJSON:  `"event":"unit_end"`,
@@ -100,10 +100,10 @@ func TestTheWayOfReportingIsChosen(t *testing.T) {
 		if err := f.Truncate(0); err != nil {
 			t.Fatal(err)
 		}
-		r, err := NewReporter(f, way)
-		if err != nil {
-			t.Fatal(err)
+		if parsed, err := ParseProgress(string(way)); err != nil || parsed != way {
+			t.Errorf("%s is read as %q, %v", way, parsed, err)
 		}
+		r := NewReporter(f, way)
 		for _, e := range exampleSession() {
 			r.Report(e)
 		}
@@ -116,7 +116,7 @@ func TestTheWayOfReportingIsChosen(t *testing.T) {
 			t.Errorf("%s printed %q", way, b)
 		}
 	}
-	if _, err := NewReporter(f, "fancy"); err == nil || !strings.Contains(err.Error(), "fancy") {
+	if _, err := ParseProgress("fancy"); err == nil || !strings.Contains(err.Error(), "fancy") {
 		t.Errorf("got %v", err)
 	}
 }

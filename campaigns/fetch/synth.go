@@ -111,8 +111,5 @@ func (s Synth) fill(ctx context.Context, folder string, progress Progress) error
 		}
 	}
 	progress(s.file(), 0, s.Bytes())
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return synth.Write(filepath.Join(folder, s.file()), s.Shape, s.Format, synth.Options{Layers: s.Layers, Seed: s.Seed})
+	return synth.Write(ctx, filepath.Join(folder, s.file()), s.Shape, s.Format, synth.Options{Layers: s.Layers, Seed: s.Seed})
 }

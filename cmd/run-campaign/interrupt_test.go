@@ -149,6 +149,33 @@ func TestOneInterruptFinishesTheUnitAndStops(t *testing.T) {
 	}
 }
 
+func TestAnInterruptedSynthLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.Command(program, "synth", "llama-3.1-8b", "F16", filepath.Join(dir, "large.gguf"))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if half, _ := filepath.Glob(filepath.Join(dir, ".*")); len(half) == 1 {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal("nothing was begun within a minute")
+		}
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(said.String(), "interrupted") {
+		t.Errorf("exit %d, want %d; it said %s", code, exitInterrupted, said.String())
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
 func TestTwoInterruptsAbortTheUnit(t *testing.T) {
 	file, dir := longCampaign(t)
 	s := startRun(t, file, dir)

@@ -64,13 +64,13 @@ Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with
 		return &usageError{fmt.Errorf("%w\nsee '%s --help'", err, c.CommandPath())}
 	})
 	root.AddGroup(&cobra.Group{ID: "campaign", Title: "Campaigns:"}, &cobra.Group{ID: "model", Title: "One model:"})
-	for _, c := range []*cobra.Command{newRun(), newPlan(), newFetch(), newStatus(), newSummarize(), newTables()} {
+	for _, c := range []*cobra.Command{newRun(), newPlan(), interruptible(newFetch()), newStatus(), newSummarize(), newTables()} {
 		c.GroupID = "campaign"
 		root.AddCommand(c)
 	}
 	for _, c := range []*cobra.Command{newBench(), newPerplexity(), newHellaSwag(), newWinogrande(), newMultipleChoice(), newKLDivergence(), newCalibrate(), newQuantize(), newInspect(), newGenerate(), newSynth()} {
 		c.GroupID = "model"
-		root.AddCommand(c)
+		root.AddCommand(interruptible(c))
 	}
 	root.AddCommand(newUnit())
 	return root

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,16 +54,20 @@ Ctrl-C once finishes the running unit and stops; twice aborts it; a calibration 
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "for one unit, for instance 10m (default: the campaign's)")
 	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "run failed units again")
 	c.Flags().BoolVar(&f.allowEnvironmentChange, "allow-environment-change", false, "go on although the machine or this program changed; blocks are never paired across the change")
-	c.Flags().StringVar(&f.progress, "progress", runner.ProgressAuto, "auto, bar, lines, json or none")
+	c.Flags().StringVar(&f.progress, "progress", string(runner.ProgressAuto), "auto, bar, lines, json or none")
 	return c
 }
 
 func runCampaign(c *cobra.Command, file string, f runFlags) error {
-	p, err := f.plan(c, file)
+	progress, err := runner.ParseProgress(f.progress)
+	if err != nil {
+		return &usageError{fmt.Errorf("--progress: %w", err)}
+	}
+	o, err := f.options()
 	if err != nil {
 		return err
 	}
-	o, err := f.options(c)
+	p, err := f.plan(c, file)
 	if err != nil {
 		return err
 	}
@@ -78,11 +80,8 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 		return err
 	}
 	stderr := c.ErrOrStderr()
-	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
-	defer release()
-	o.Stop = stop
 	if len(p.Pending()) > 0 && !f.dryRun {
-		p, err = f.calibrate(ctx, c, file, p, dir, o)
+		p, err = f.calibrate(c, file, p, dir, o, progress)
 		if errors.Is(err, runner.ErrUntil) {
 			fmt.Fprintln(stderr, err)
 			return nil
@@ -97,10 +96,10 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if o.Campaign, err = os.ReadFile(file); err != nil {
 		return err
 	}
-	reporter, err := newReporter(stderr, f.progress)
-	if err != nil {
-		return &usageError{err}
-	}
+	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
+	defer release()
+	o.Stop = stop
+	reporter := runner.NewReporter(stderr, progress)
 	sum, err := runner.Run(ctx, p, dir, o, embedded.Executor{}, reporter)
 	reporter.Close()
 	if f.dryRun || sum.Session == "" {
@@ -110,12 +109,12 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 }
 
 // calibrate makes the calibrations that the plan waits for and plans again, now that their masks are known.
-func (f *runFlags) calibrate(ctx context.Context, c *cobra.Command, file string, p *plan.Plan, dir *results.Dir, o runner.Options) (*plan.Plan, error) {
-	reporter, err := newReporter(c.ErrOrStderr(), f.progress)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	err = runner.Calibrate(ctx, p, dir, o, embedded.Executor{}, reporter)
+// Ctrl-C gives a calibration up at once: what it has measured is kept, so that there is nothing to be finished first.
+func (f *runFlags) calibrate(c *cobra.Command, file string, p *plan.Plan, dir *results.Dir, o runner.Options, progress runner.ProgressWay) (*plan.Plan, error) {
+	ctx, release := untilInterrupted(c.Context())
+	defer release()
+	reporter := runner.NewReporter(c.ErrOrStderr(), progress)
+	err := runner.Calibrate(ctx, p, dir, o, embedded.Executor{}, reporter)
 	reporter.Close()
 	if err != nil {
 		return nil, err
@@ -141,7 +140,9 @@ func (f *runFlags) load(c *cobra.Command, file string) (*campaigns.Campaign, err
 	if f.dryRun {
 		return campaigns.Load(file)
 	}
-	return loadFetching(c.Context(), file, c.ErrOrStderr())
+	ctx, release := untilInterrupted(c.Context())
+	defer release()
+	return loadFetching(ctx, file, c.ErrOrStderr())
 }
 
 // conclude writes the summary and the tables of what there is and says how the run stands.
@@ -173,7 +174,7 @@ func conclude(c *cobra.Command, dir *results.Dir, sum runner.Summary) error {
 // errFailedUnits is a run that went to its end although some units failed.
 var errFailedUnits = fmt.Errorf("some units failed: %w", errReported)
 
-func (f *runFlags) options(c *cobra.Command) (runner.Options, error) {
+func (f *runFlags) options() (runner.Options, error) {
 	o := runner.Options{
 		Command: "run-campaign " + strings.Join(os.Args[1:], " "), Only: f.only, RetryFailed: f.retryFailed,
 		AllowEnvironmentChange: f.allowEnvironmentChange, DryRun: f.dryRun, Timeout: f.timeout,
@@ -203,20 +204,4 @@ func openRun(path, campaign string, dryRun bool) (*results.Dir, error) {
 		return nil, nil
 	}
 	return dir, err
-}
-
-// newReporter shows progress on w, as bars only when it is a terminal.
-func newReporter(w io.Writer, way string) (runner.Reporter, error) {
-	if f, ok := w.(*os.File); ok {
-		return runner.NewReporter(f, way)
-	}
-	switch way {
-	case runner.ProgressJSON:
-		return runner.NewJSON(w), nil
-	case runner.ProgressBar:
-		return runner.NewBars(w, false), nil
-	case runner.ProgressAuto, runner.ProgressLines:
-		return runner.NewLines(w, false), nil
-	}
-	return nil, fmt.Errorf("--progress %s: expected auto, bar, lines, json or none", way)
 }

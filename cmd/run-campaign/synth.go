@@ -22,7 +22,7 @@ Shapes: ` + strings.Join(synth.Names(), " "),
   run-campaign synth llama-3.1-8b F16 llama-8b.gguf --sparse`,
 		Args: positional("SHAPE", "TYPE", "OUT"),
 		RunE: func(c *cobra.Command, args []string) error {
-			err := synth.Write(args[2], args[0], args[1], o)
+			err := synth.Write(c.Context(), args[2], args[0], args[1], o)
 			var unknown *synth.UnknownShapeError
 			if errors.As(err, &unknown) {
 				return &usageError{err}

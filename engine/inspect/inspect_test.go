@@ -80,7 +80,7 @@ func TestLayersSayWhatTheyStore(t *testing.T) {
 
 func TestCachesOfALargeModel(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "large.gguf")
-	if err := synth.Write(path, "llama-3.1-8b", "Q4_K_M", synth.Options{Layers: 2, Sparse: true}); err != nil {
+	if err := synth.Write(t.Context(), path, "llama-3.1-8b", "Q4_K_M", synth.Options{Layers: 2, Sparse: true}); err != nil {
 		t.Fatal(err)
 	}
 	r, err := File(path, false)

@@ -27,7 +27,7 @@ func TestMemoryOfMaskedContextsIsExact(t *testing.T) {
 		{"gemma-3-12b", 65536, []int{0}, map[string]float64{"plain": 8 * 512, "window": 39 * 12}},
 	} {
 		path := filepath.Join(t.TempDir(), "model.gguf")
-		if err := Write(path, c.shape, "Q4_0", Options{Sparse: true}); err != nil {
+		if err := Write(t.Context(), path, c.shape, "Q4_0", Options{Sparse: true}); err != nil {
 			t.Fatal(err)
 		}
 		m, err := engine.Open(path, engine.Options{})

@@ -2,6 +2,7 @@ package synth
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"math"
@@ -21,7 +22,7 @@ import (
 func write(t *testing.T, shape, format string, opt Options) *gguf.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), shape+".gguf")
-	if err := Write(path, shape, format, opt); err != nil {
+	if err := Write(t.Context(), path, shape, format, opt); err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.Open(path)
@@ -256,7 +257,7 @@ func TestWhatCannotBeMadeIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "x.gguf")
 	var u *UnknownShapeError
-	if err := Write(path, "lama-3.2-1B", "F16", Options{}); !errors.As(err, &u) || u.Nearest != "llama-3.2-1b" {
+	if err := Write(t.Context(), path, "lama-3.2-1B", "F16", Options{}); !errors.As(err, &u) || u.Nearest != "llama-3.2-1b" {
 		t.Errorf("misspelt shape: %v", err)
 	}
 	for _, c := range []struct {
@@ -269,12 +270,31 @@ func TestWhatCannotBeMadeIsRefused(t *testing.T) {
 		{"llama-tiny", "F16", -1, "found -1"},
 		{"qwen35-tiny", "F16", 3, "at least 4 layers"},
 	} {
-		if err := Write(path, c.shape, c.format, Options{Layers: c.layers}); err == nil || !strings.Contains(err.Error(), c.say) {
+		if err := Write(t.Context(), path, c.shape, c.format, Options{Layers: c.layers}); err == nil || !strings.Contains(err.Error(), c.say) {
 			t.Errorf("%+v: got %v", c, err)
 		}
 	}
 	if left, _ := os.ReadDir(dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestWritingEndsWithItsContextAndLeavesTheOldFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.gguf")
+	if err := os.WriteFile(path, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("enough")
+	cancel(enough)
+	if err := Write(ctx, path, "llama-tiny", "F16", Options{}); !errors.Is(err, enough) {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+	if old, err := os.ReadFile(path); string(old) != "old" {
+		t.Errorf("%q, %v", old, err)
 	}
 }
 

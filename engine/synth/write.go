@@ -1,6 +1,7 @@
 package synth
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
@@ -23,8 +24,8 @@ const piece = 1 << 20
 
 // Write writes a model to path. shapeName is one of Names, format a quantisation mix ("Q4_K_M") or a type ("F16"). Tensors get the
 // types the mix gives them. Errors are an *UnknownShapeError, an unknown format, a number of layers the shape cannot have,
-// or those of writing. A file that exists is replaced.
-func Write(path, shapeName, format string, opt Options) error {
+// those of writing, or ctx's, after which nothing is left behind. A file that exists is replaced when the new one is whole.
+func Write(ctx context.Context, path, shapeName, format string, opt Options) error {
 	m, err := plan(shapeName, format, opt)
 	if err != nil {
 		return err
@@ -43,7 +44,7 @@ func Write(path, shapeName, format string, opt Options) error {
 		}
 	}
 	for _, t := range m.file.Tensors {
-		if err := m.write(w, t, opt); err != nil {
+		if err := m.write(ctx, w, t, opt); err != nil {
 			return err
 		}
 	}
@@ -146,7 +147,7 @@ func quantisedMetadata(entries []gguf.Entry, mix quant.Mix) []gguf.Entry {
 }
 
 // write makes the data of one tensor. They depend on seed and name alone, so that a shorter model has the same layers.
-func (m *model) write(w *gguf.Writer, t *gguf.Tensor, opt Options) error {
+func (m *model) write(ctx context.Context, w *gguf.Writer, t *gguf.Tensor, opt Options) error {
 	r := rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%d %s", opt.Seed, t.Name)))
 	if value := m.values[t.Name]; value != nil {
 		return w.Data(t.Name, float32s(rand.New(r), t.Elements(), value))
@@ -159,6 +160,9 @@ func (m *model) write(w *gguf.Writer, t *gguf.Tensor, opt Options) error {
 	block := t.Type.BlockBytes()
 	buf := make([]byte, max(piece/block, 1)*block)
 	for left := t.Bytes(); left > 0; left -= int64(len(buf)) {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("writing tensor %q: %w", t.Name, context.Cause(ctx))
+		}
 		buf = buf[:min(int64(len(buf)), left)]
 		s.fill(r, buf)
 		if err := w.Data(t.Name, buf); err != nil {

@@ -55,7 +55,7 @@ func (t *track) run(ctx context.Context, chosen []cell) error {
 
 // round runs a cell A B B A and keeps the result when it is whole.
 func (t *track) round(ctx context.Context, c cell, round int) error {
-	path, err := t.model(c.Model)
+	path, err := t.model(ctx, c.Model)
 	if err != nil {
 		return err
 	}
@@ -85,11 +85,11 @@ func (t *track) order(round int) []engine {
 }
 
 // model writes a model that is not there yet.
-func (t *track) model(m model) (string, error) {
+func (t *track) model(ctx context.Context, m model) (string, error) {
 	path := filepath.Join(t.s.dir, m.file())
 	_, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
-		err = synth.Write(path, m.Shape, m.Format, synth.Options{Layers: m.Layers, Seed: 1})
+		err = synth.Write(ctx, path, m.Shape, m.Format, synth.Options{Layers: m.Layers, Seed: 1})
 	}
 	return path, err
 }
@@ -100,7 +100,7 @@ const loadRepetitions = 5
 // load measures the way to the first token of a whole 1B model.
 func (t *track) load(ctx context.Context) error {
 	m := model{Shape: "llama-3.2-1b", Format: "Q4_0"}
-	path, err := t.model(m)
+	path, err := t.model(ctx, m)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// interruptible gives a command a context that ends with Ctrl-C, so that it leaves nothing half done.
+func interruptible(c *cobra.Command) *cobra.Command {
+	run := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		ctx, release := untilInterrupted(c.Context())
+		defer release()
+		c.SetContext(ctx)
+		err := run(c, args)
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return fmt.Errorf("interrupted: %w", err)
+		}
+		return err
+	}
+	return c
+}
+
+// untilInterrupted is a context that ends with the first Ctrl-C or SIGTERM. The second ends the process as if nobody listened.
+func untilInterrupted(parent context.Context) (ctx context.Context, release func()) {
+	ctx, stop := signal.NotifyContext(parent, os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
