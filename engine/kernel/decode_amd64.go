@@ -63,3 +63,28 @@ func dotQ6_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byt
 //
 //go:noescape
 func dotIQ4_XSAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ2_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ3_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ4_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ5_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ6_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)

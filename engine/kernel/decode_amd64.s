@@ -1684,3 +1684,2146 @@ DATA decode_quarters<>+8(SB)/8, $0x0001000400100040
 DATA decode_quarters<>+16(SB)/8, $0x0000000000000000
 DATA decode_quarters<>+24(SB)/8, $0x0000000000000000
 GLOBL decode_quarters<>(SB), RODATA|NOPTR, $32
+
+// func dotEightsQ2_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+TEXT ·dotEightsQ2_KAVX512(SB), NOSPLIT, $0-56
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            stride+16(FP), DX
+	MOVQ            eights+24(FP), BX
+	VPXORD          Z0, Z0, Z0
+	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z1
+	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
+	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
+	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z4
+	VMOVDQU32       decode_each0f<>+0(SB), Z5
+	VMOVDQU32       decode_each03<>+0(SB), Z6
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VPXORD Y8, Y8, Y8
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	PREFETCHT0      576(R10)
+	PREFETCHT0      640(R10)
+	ADDQ            $0x000002a0, R10
+	VBROADCASTI64X4 (SI), Z9
+	VINSERTI64X4    $0x01, 128(SI), Z9, Z9
+	VBROADCASTI64X4 32(SI), Z10
+	VINSERTI64X4    $0x01, 160(SI), Z10, Z10
+	VBROADCASTI64X4 64(SI), Z11
+	VINSERTI64X4    $0x01, 192(SI), Z11, Z11
+	VBROADCASTI64X4 96(SI), Z12
+	VINSERTI64X4    $0x01, 224(SI), Z12, Z12
+	VBROADCASTI32X4 (DI), Z13
+	VBROADCASTI32X4 16(DI), Z14
+	VBROADCASTI32X4 (R9), Z15
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z15, Z15
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z15, Z15
+	VINSERTI32X4    $0x03, (R11), Z15, Z15
+	VPANDD          Z5, Z15, Z16
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z5, Z15, Z15
+	VPUNPCKLBW      Z0, Z16, Z17
+	VPUNPCKHBW      Z0, Z16, Z16
+	VPUNPCKLBW      Z0, Z15, Z18
+	VPUNPCKHBW      Z0, Z15, Z15
+	VPMADDWD        Z13, Z18, Z18
+	VPDPWSSD        Z14, Z15, Z18
+	VSHUFI32X4      $0x00, Z16, Z17, Z15
+	VMOVDQU32       16(R9), Z20
+	VPANDD          Z6, Z20, Z19
+	VPSHUFB         Z1, Z15, Z21
+	VPMADDUBSW      Z9, Z19, Z19
+	VPMADDWD        Z21, Z19, Z19
+	VPSRLW          $0x02, Z20, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z2, Z15, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z19
+	VPSRLW          $0x04, Z20, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z3, Z15, Z22
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z19
+	VPSRLW          $0x06, Z20, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z4, Z15, Z15
+	VPMADDUBSW      Z12, Z20, Z20
+	VPDPWSSD        Z15, Z20, Z19
+	VSHUFI32X4      $0x55, Z16, Z17, Z15
+	VMOVDQU32       16(R9)(DX*1), Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z1, Z15, Z22
+	VPMADDUBSW      Z9, Z20, Z20
+	VPMADDWD        Z22, Z20, Z20
+	VPSRLW          $0x02, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z15, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x04, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z15, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z4, Z15, Z15
+	VPMADDUBSW      Z12, Z21, Z21
+	VPDPWSSD        Z15, Z21, Z20
+	VSHUFPS         $0x88, Z20, Z19, Z15
+	VSHUFPS         $0xdd, Z20, Z19, Z19
+	VPADDD          Z19, Z15, Z15
+	VSHUFI32X4      $0xaa, Z16, Z17, Z19
+	VMOVDQU32       16(R9)(DX*2), Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z1, Z19, Z22
+	VPMADDUBSW      Z9, Z20, Z20
+	VPMADDWD        Z22, Z20, Z20
+	VPSRLW          $0x02, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z19, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x04, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z19, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z4, Z19, Z19
+	VPMADDUBSW      Z12, Z21, Z21
+	VPDPWSSD        Z19, Z21, Z20
+	VSHUFI32X4      $0xff, Z16, Z17, Z16
+	VMOVDQU32       16(R11), Z19
+	VPANDD          Z6, Z19, Z17
+	VPSHUFB         Z1, Z16, Z21
+	VPMADDUBSW      Z9, Z17, Z17
+	VPMADDWD        Z21, Z17, Z17
+	VPSRLW          $0x02, Z19, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z2, Z16, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z17
+	VPSRLW          $0x04, Z19, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z3, Z16, Z22
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z17
+	VPSRLW          $0x06, Z19, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z4, Z16, Z16
+	VPMADDUBSW      Z12, Z19, Z19
+	VPDPWSSD        Z16, Z19, Z17
+	VSHUFPS         $0x88, Z17, Z20, Z16
+	VSHUFPS         $0xdd, Z17, Z20, Z17
+	VPADDD          Z17, Z16, Z16
+	VSHUFPS         $0x88, Z16, Z15, Z17
+	VSHUFPS         $0xdd, Z16, Z15, Z15
+	VPADDD          Z15, Z17, Z17
+	VBROADCASTI32X4 (R11)(DX*1), Z15
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z15, Z15
+	VINSERTI32X4    $0x02, (R12), Z15, Z15
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z15, Z15
+	VPANDD          Z5, Z15, Z16
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z5, Z15, Z15
+	VPUNPCKLBW      Z0, Z16, Z19
+	VPUNPCKHBW      Z0, Z16, Z16
+	VPUNPCKLBW      Z0, Z15, Z20
+	VPUNPCKHBW      Z0, Z15, Z15
+	VPMADDWD        Z13, Z20, Z13
+	VPDPWSSD        Z14, Z15, Z13
+	VSHUFI32X4      $0x00, Z16, Z19, Z14
+	VMOVDQU32       16(R11)(DX*1), Z20
+	VPANDD          Z6, Z20, Z15
+	VPSHUFB         Z1, Z14, Z21
+	VPMADDUBSW      Z9, Z15, Z15
+	VPMADDWD        Z21, Z15, Z15
+	VPSRLW          $0x02, Z20, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z2, Z14, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z15
+	VPSRLW          $0x04, Z20, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z3, Z14, Z22
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z15
+	VPSRLW          $0x06, Z20, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z4, Z14, Z14
+	VPMADDUBSW      Z12, Z20, Z20
+	VPDPWSSD        Z14, Z20, Z15
+	VSHUFI32X4      $0x55, Z16, Z19, Z14
+	VMOVDQU32       16(R11)(DX*2), Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z1, Z14, Z22
+	VPMADDUBSW      Z9, Z20, Z20
+	VPMADDWD        Z22, Z20, Z20
+	VPSRLW          $0x02, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z14, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x04, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z14, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z4, Z14, Z14
+	VPMADDUBSW      Z12, Z21, Z21
+	VPDPWSSD        Z14, Z21, Z20
+	VSHUFPS         $0x88, Z20, Z15, Z14
+	VSHUFPS         $0xdd, Z20, Z15, Z15
+	VPADDD          Z15, Z14, Z14
+	VSHUFI32X4      $0xaa, Z16, Z19, Z15
+	VMOVDQU32       16(R12), Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z1, Z15, Z22
+	VPMADDUBSW      Z9, Z20, Z20
+	VPMADDWD        Z22, Z20, Z20
+	VPSRLW          $0x02, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z15, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x04, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z15, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z4, Z15, Z15
+	VPMADDUBSW      Z12, Z21, Z21
+	VPDPWSSD        Z15, Z21, Z20
+	VSHUFI32X4      $0xff, Z16, Z19, Z15
+	VMOVDQU32       16(R12)(DX*1), Z16
+	VPANDD          Z6, Z16, Z19
+	VPSHUFB         Z1, Z15, Z21
+	VPMADDUBSW      Z9, Z19, Z19
+	VPMADDWD        Z21, Z19, Z9
+	VPSRLW          $0x02, Z16, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z2, Z15, Z21
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z21, Z19, Z9
+	VPSRLW          $0x04, Z16, Z10
+	VPANDD          Z6, Z10, Z10
+	VPSHUFB         Z3, Z15, Z19
+	VPMADDUBSW      Z11, Z10, Z10
+	VPDPWSSD        Z19, Z10, Z9
+	VPSRLW          $0x06, Z16, Z10
+	VPANDD          Z6, Z10, Z10
+	VPSHUFB         Z4, Z15, Z11
+	VPMADDUBSW      Z12, Z10, Z10
+	VPDPWSSD        Z11, Z10, Z9
+	VSHUFPS         $0x88, Z9, Z20, Z10
+	VSHUFPS         $0xdd, Z9, Z20, Z9
+	VPADDD          Z9, Z10, Z10
+	VSHUFPS         $0x88, Z10, Z14, Z9
+	VSHUFPS         $0xdd, Z10, Z14, Z10
+	VPADDD          Z10, Z9, Z9
+	VSHUFI32X4      $0x88, Z9, Z17, Z10
+	VSHUFI32X4      $0xdd, Z9, Z17, Z9
+	VPADDD          Z9, Z10, Z10
+	VSHUFI32X4      $0x08, Z10, Z10, Z9
+	VSHUFI32X4      $0x0d, Z10, Z10, Z10
+	VPADDD          Y10, Y9, Y9
+	VSHUFPS         $0x88, Z13, Z18, Z10
+	VSHUFPS         $0xdd, Z13, Z18, Z11
+	VPADDD          Z11, Z10, Z10
+	VSHUFPS         $0x88, Z10, Z10, Z11
+	VSHUFPS         $0xdd, Z10, Z10, Z10
+	VPADDD          Z10, Z11, Z11
+	VPERMD          Z11, Z7, Z10
+	VPBROADCASTD    80(R9), Y11
+	VPINSRD         $0x01, 80(R9)(DX*1), X11, X11
+	VPINSRD         $0x02, 80(R9)(DX*2), X11, X11
+	VPINSRD         $0x03, 80(R11), X11, X11
+	VPBROADCASTD    80(R11)(DX*1), Y12
+	VPINSRD         $0x01, 80(R11)(DX*2), X12, X12
+	VPINSRD         $0x02, 80(R12), X12, X12
+	VPINSRD         $0x03, 80(R12)(DX*1), X12, X12
+	VINSERTI32X4    $0x01, X12, Y11, Y11
+	VCVTDQ2PS       Y9, Y9
+	VBROADCASTSS    48(DI), Y12
+	VPMOVDW         Y11, X13
+	VCVTPH2PS       X13, Y13
+	VMULPS          Y12, Y13, Y13
+	VMULPS          Y13, Y9, Y9
+	VADDPS          Y9, Y8, Y8
+	VPSRLD          $0x10, Y11, Y11
+	VCVTDQ2PS       Y10, Y10
+	VPMOVDW         Y11, X9
+	VCVTPH2PS       X9, Y9
+	VMULPS          Y12, Y9, Y9
+	VMULPS          Y9, Y10, Y10
+	VSUBPS          Y10, Y8, Y8
+	ADDQ            $+84, R9
+	ADDQ            $+84, R11
+	ADDQ            $+84, R12
+	ADDQ            $0x00000100, SI
+	ADDQ            $0x000000a0, DI
+	SUBQ            $0x01, R8
+	JNZ             block
+	VMOVUPS         Y8, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_pickQuarters0<>+0(SB)/8, $0x0100010001000100
+DATA decode_pickQuarters0<>+8(SB)/8, $0x0100010001000100
+DATA decode_pickQuarters0<>+16(SB)/8, $0x0302030203020302
+DATA decode_pickQuarters0<>+24(SB)/8, $0x0302030203020302
+DATA decode_pickQuarters0<>+32(SB)/8, $0x0100010001000100
+DATA decode_pickQuarters0<>+40(SB)/8, $0x0100010001000100
+DATA decode_pickQuarters0<>+48(SB)/8, $0x0302030203020302
+DATA decode_pickQuarters0<>+56(SB)/8, $0x0302030203020302
+GLOBL decode_pickQuarters0<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickQuarters1<>+0(SB)/8, $0x0504050405040504
+DATA decode_pickQuarters1<>+8(SB)/8, $0x0504050405040504
+DATA decode_pickQuarters1<>+16(SB)/8, $0x0706070607060706
+DATA decode_pickQuarters1<>+24(SB)/8, $0x0706070607060706
+DATA decode_pickQuarters1<>+32(SB)/8, $0x0504050405040504
+DATA decode_pickQuarters1<>+40(SB)/8, $0x0504050405040504
+DATA decode_pickQuarters1<>+48(SB)/8, $0x0706070607060706
+DATA decode_pickQuarters1<>+56(SB)/8, $0x0706070607060706
+GLOBL decode_pickQuarters1<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickQuarters2<>+0(SB)/8, $0x0908090809080908
+DATA decode_pickQuarters2<>+8(SB)/8, $0x0908090809080908
+DATA decode_pickQuarters2<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickQuarters2<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickQuarters2<>+32(SB)/8, $0x0908090809080908
+DATA decode_pickQuarters2<>+40(SB)/8, $0x0908090809080908
+DATA decode_pickQuarters2<>+48(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickQuarters2<>+56(SB)/8, $0x0b0a0b0a0b0a0b0a
+GLOBL decode_pickQuarters2<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickQuarters3<>+0(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickQuarters3<>+8(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickQuarters3<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickQuarters3<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickQuarters3<>+32(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickQuarters3<>+40(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickQuarters3<>+48(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickQuarters3<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL decode_pickQuarters3<>(SB), RODATA|NOPTR, $64
+
+DATA decode_each0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL decode_each0f<>(SB), RODATA|NOPTR, $64
+
+DATA decode_each03<>+0(SB)/8, $0x0303030303030303
+DATA decode_each03<>+8(SB)/8, $0x0303030303030303
+DATA decode_each03<>+16(SB)/8, $0x0303030303030303
+DATA decode_each03<>+24(SB)/8, $0x0303030303030303
+DATA decode_each03<>+32(SB)/8, $0x0303030303030303
+DATA decode_each03<>+40(SB)/8, $0x0303030303030303
+DATA decode_each03<>+48(SB)/8, $0x0303030303030303
+DATA decode_each03<>+56(SB)/8, $0x0303030303030303
+GLOBL decode_each03<>(SB), RODATA|NOPTR, $64
+
+DATA decode_rowOrder<>+0(SB)/8, $0x0000000400000000
+DATA decode_rowOrder<>+8(SB)/8, $0x0000000c00000008
+DATA decode_rowOrder<>+16(SB)/8, $0x0000000500000001
+DATA decode_rowOrder<>+24(SB)/8, $0x0000000d00000009
+GLOBL decode_rowOrder<>(SB), RODATA|NOPTR, $32
+
+// func dotEightsQ3_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+TEXT ·dotEightsQ3_KAVX512(SB), NOSPLIT, $0-56
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            stride+16(FP), DX
+	MOVQ            eights+24(FP), BX
+	VPXORD          Z0, Z0, Z0
+	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
+	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
+	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
+	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z4
+	VMOVDQU32       decode_each03<>+0(SB), Z5
+	VMOVDQU32       decode_each07<>+0(SB), Z6
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VPXORD Y1, Y1, Y1
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	PREFETCHT0      576(R10)
+	PREFETCHT0      640(R10)
+	PREFETCHT0      704(R10)
+	PREFETCHT0      768(R10)
+	PREFETCHT0      832(R10)
+	ADDQ            $0x00000370, R10
+	VBROADCASTI64X4 (SI), Z8
+	VINSERTI64X4    $0x01, 128(SI), Z8, Z8
+	VBROADCASTI64X4 32(SI), Z9
+	VINSERTI64X4    $0x01, 160(SI), Z9, Z9
+	VBROADCASTI64X4 64(SI), Z10
+	VINSERTI64X4    $0x01, 192(SI), Z10, Z10
+	VBROADCASTI64X4 96(SI), Z11
+	VINSERTI64X4    $0x01, 224(SI), Z11, Z11
+	VBROADCASTI32X4 (DI), Z12
+	VBROADCASTI32X4 16(DI), Z13
+	VBROADCASTI32X4 94(R9), Z14
+	VINSERTI32X4    $0x01, 94(R9)(DX*1), Z14, Z14
+	VINSERTI32X4    $0x02, 94(R9)(DX*2), Z14, Z14
+	VINSERTI32X4    $0x03, 94(R11), Z14, Z14
+	VPSHUFB         decode_k3Low<>+0(SB), Z14, Z15
+	VPSHUFB         decode_k3High<>+0(SB), Z14, Z16
+	VPSRLVQ         decode_k3ShiftLow<>+0(SB), Z15, Z15
+	VPROLVD         decode_k3ShiftHigh<>+0(SB), Z16, Z16
+	VPANDD          decode_k3MaskLow<>+0(SB), Z15, Z15
+	VPANDD          decode_k3MaskHigh<>+0(SB), Z16, Z16
+	VPORD           Z16, Z15, Z15
+	VPSUBB          decode_bytes32<>+0(SB), Z15, Z15
+	VPUNPCKLBW      Z15, Z15, Z16
+	VPUNPCKHBW      Z15, Z15, Z15
+	VPSRAW          $0x08, Z16, Z16
+	VPSRAW          $0x08, Z15, Z15
+	VPMADDWD        Z12, Z16, Z17
+	VPDPWSSD        Z13, Z15, Z17
+	VSHUFI32X4      $0x00, Z15, Z16, Z18
+	VMOVDQU32       32(R9), Z20
+	VBROADCASTI64X4 (R9), Z21
+	VPROLVQ         decode_turn2And62<>+0(SB), Z21, Z19
+	VPTERNLOGD      $0xd8, Z5, Z20, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z0, Z18, Z22
+	VPMADDUBSW      Z8, Z19, Z19
+	VPMADDWD        Z22, Z19, Z19
+	VPSRLW          $0x02, Z20, Z22
+	VPROLVQ         decode_turn1And61<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z2, Z18, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z19
+	VPSRLW          $0x04, Z20, Z22
+	VPROLVQ         decode_turn0And60<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z3, Z18, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z19
+	VPSRLW          $0x06, Z20, Z20
+	VPROLVQ         decode_turn63And59<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z4, Z18, Z18
+	VPMADDUBSW      Z11, Z20, Z20
+	VPDPWSSD        Z18, Z20, Z19
+	VSHUFI32X4      $0x55, Z15, Z16, Z18
+	VMOVDQU32       32(R9)(DX*1), Z21
+	VBROADCASTI64X4 (R9)(DX*1), Z22
+	VPROLVQ         decode_turn2And62<>+0(SB), Z22, Z20
+	VPTERNLOGD      $0xd8, Z5, Z21, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z0, Z18, Z23
+	VPMADDUBSW      Z8, Z20, Z20
+	VPMADDWD        Z23, Z20, Z20
+	VPSRLW          $0x02, Z21, Z23
+	VPROLVQ         decode_turn1And61<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z2, Z18, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x04, Z21, Z23
+	VPROLVQ         decode_turn0And60<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z3, Z18, Z24
+	VPMADDUBSW      Z10, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPROLVQ         decode_turn63And59<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z21
+	VPSHUFB         Z4, Z18, Z18
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z18, Z21, Z20
+	VSHUFPS         $0x88, Z20, Z19, Z18
+	VSHUFPS         $0xdd, Z20, Z19, Z19
+	VPADDD          Z19, Z18, Z18
+	VSHUFI32X4      $0xaa, Z15, Z16, Z19
+	VMOVDQU32       32(R9)(DX*2), Z21
+	VBROADCASTI64X4 (R9)(DX*2), Z22
+	VPROLVQ         decode_turn2And62<>+0(SB), Z22, Z20
+	VPTERNLOGD      $0xd8, Z5, Z21, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z0, Z19, Z23
+	VPMADDUBSW      Z8, Z20, Z20
+	VPMADDWD        Z23, Z20, Z20
+	VPSRLW          $0x02, Z21, Z23
+	VPROLVQ         decode_turn1And61<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z2, Z19, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x04, Z21, Z23
+	VPROLVQ         decode_turn0And60<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z3, Z19, Z24
+	VPMADDUBSW      Z10, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPROLVQ         decode_turn63And59<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z21
+	VPSHUFB         Z4, Z19, Z19
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z19, Z21, Z20
+	VSHUFI32X4      $0xff, Z15, Z16, Z15
+	VMOVDQU32       32(R11), Z19
+	VBROADCASTI64X4 (R11), Z21
+	VPROLVQ         decode_turn2And62<>+0(SB), Z21, Z16
+	VPTERNLOGD      $0xd8, Z5, Z19, Z16
+	VPANDD          Z6, Z16, Z16
+	VPSHUFB         Z0, Z15, Z22
+	VPMADDUBSW      Z8, Z16, Z16
+	VPMADDWD        Z22, Z16, Z16
+	VPSRLW          $0x02, Z19, Z22
+	VPROLVQ         decode_turn1And61<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z2, Z15, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z16
+	VPSRLW          $0x04, Z19, Z22
+	VPROLVQ         decode_turn0And60<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z3, Z15, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z16
+	VPSRLW          $0x06, Z19, Z19
+	VPROLVQ         decode_turn63And59<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xd8, Z5, Z19, Z21
+	VPANDD          Z6, Z21, Z19
+	VPSHUFB         Z4, Z15, Z15
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z15, Z19, Z16
+	VSHUFPS         $0x88, Z16, Z20, Z15
+	VSHUFPS         $0xdd, Z16, Z20, Z16
+	VPADDD          Z16, Z15, Z15
+	VSHUFPS         $0x88, Z15, Z18, Z16
+	VSHUFPS         $0xdd, Z15, Z18, Z15
+	VPADDD          Z15, Z16, Z16
+	VBROADCASTI32X4 94(R11)(DX*1), Z15
+	VINSERTI32X4    $0x01, 94(R11)(DX*2), Z15, Z15
+	VINSERTI32X4    $0x02, 94(R12), Z15, Z15
+	VINSERTI32X4    $0x03, 94(R12)(DX*1), Z15, Z15
+	VPSHUFB         decode_k3Low<>+0(SB), Z15, Z18
+	VPSHUFB         decode_k3High<>+0(SB), Z15, Z19
+	VPSRLVQ         decode_k3ShiftLow<>+0(SB), Z18, Z18
+	VPROLVD         decode_k3ShiftHigh<>+0(SB), Z19, Z19
+	VPANDD          decode_k3MaskLow<>+0(SB), Z18, Z18
+	VPANDD          decode_k3MaskHigh<>+0(SB), Z19, Z19
+	VPORD           Z19, Z18, Z18
+	VPSUBB          decode_bytes32<>+0(SB), Z18, Z18
+	VPUNPCKLBW      Z18, Z18, Z19
+	VPUNPCKHBW      Z18, Z18, Z18
+	VPSRAW          $0x08, Z19, Z19
+	VPSRAW          $0x08, Z18, Z18
+	VPMADDWD        Z12, Z19, Z12
+	VPDPWSSD        Z13, Z18, Z12
+	VSHUFI32X4      $0x00, Z18, Z19, Z13
+	VMOVDQU32       32(R11)(DX*1), Z21
+	VBROADCASTI64X4 (R11)(DX*1), Z22
+	VPROLVQ         decode_turn2And62<>+0(SB), Z22, Z20
+	VPTERNLOGD      $0xd8, Z5, Z21, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z0, Z13, Z23
+	VPMADDUBSW      Z8, Z20, Z20
+	VPMADDWD        Z23, Z20, Z20
+	VPSRLW          $0x02, Z21, Z23
+	VPROLVQ         decode_turn1And61<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z2, Z13, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x04, Z21, Z23
+	VPROLVQ         decode_turn0And60<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z3, Z13, Z24
+	VPMADDUBSW      Z10, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x06, Z21, Z21
+	VPROLVQ         decode_turn63And59<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z21
+	VPSHUFB         Z4, Z13, Z13
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z13, Z21, Z20
+	VSHUFI32X4      $0x55, Z18, Z19, Z13
+	VMOVDQU32       32(R11)(DX*2), Z22
+	VBROADCASTI64X4 (R11)(DX*2), Z23
+	VPROLVQ         decode_turn2And62<>+0(SB), Z23, Z21
+	VPTERNLOGD      $0xd8, Z5, Z22, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z0, Z13, Z24
+	VPMADDUBSW      Z8, Z21, Z21
+	VPMADDWD        Z24, Z21, Z21
+	VPSRLW          $0x02, Z22, Z24
+	VPROLVQ         decode_turn1And61<>+0(SB), Z23, Z25
+	VPTERNLOGD      $0xd8, Z5, Z24, Z25
+	VPANDD          Z6, Z25, Z24
+	VPSHUFB         Z2, Z13, Z25
+	VPMADDUBSW      Z9, Z24, Z24
+	VPDPWSSD        Z25, Z24, Z21
+	VPSRLW          $0x04, Z22, Z24
+	VPROLVQ         decode_turn0And60<>+0(SB), Z23, Z25
+	VPTERNLOGD      $0xd8, Z5, Z24, Z25
+	VPANDD          Z6, Z25, Z24
+	VPSHUFB         Z3, Z13, Z25
+	VPMADDUBSW      Z10, Z24, Z24
+	VPDPWSSD        Z25, Z24, Z21
+	VPSRLW          $0x06, Z22, Z22
+	VPROLVQ         decode_turn63And59<>+0(SB), Z23, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z4, Z13, Z13
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z13, Z22, Z21
+	VSHUFPS         $0x88, Z21, Z20, Z13
+	VSHUFPS         $0xdd, Z21, Z20, Z20
+	VPADDD          Z20, Z13, Z13
+	VSHUFI32X4      $0xaa, Z18, Z19, Z20
+	VMOVDQU32       32(R12), Z22
+	VBROADCASTI64X4 (R12), Z23
+	VPROLVQ         decode_turn2And62<>+0(SB), Z23, Z21
+	VPTERNLOGD      $0xd8, Z5, Z22, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z0, Z20, Z24
+	VPMADDUBSW      Z8, Z21, Z21
+	VPMADDWD        Z24, Z21, Z21
+	VPSRLW          $0x02, Z22, Z24
+	VPROLVQ         decode_turn1And61<>+0(SB), Z23, Z25
+	VPTERNLOGD      $0xd8, Z5, Z24, Z25
+	VPANDD          Z6, Z25, Z24
+	VPSHUFB         Z2, Z20, Z25
+	VPMADDUBSW      Z9, Z24, Z24
+	VPDPWSSD        Z25, Z24, Z21
+	VPSRLW          $0x04, Z22, Z24
+	VPROLVQ         decode_turn0And60<>+0(SB), Z23, Z25
+	VPTERNLOGD      $0xd8, Z5, Z24, Z25
+	VPANDD          Z6, Z25, Z24
+	VPSHUFB         Z3, Z20, Z25
+	VPMADDUBSW      Z10, Z24, Z24
+	VPDPWSSD        Z25, Z24, Z21
+	VPSRLW          $0x06, Z22, Z22
+	VPROLVQ         decode_turn63And59<>+0(SB), Z23, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z4, Z20, Z20
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z20, Z22, Z21
+	VSHUFI32X4      $0xff, Z18, Z19, Z18
+	VMOVDQU32       32(R12)(DX*1), Z19
+	VBROADCASTI64X4 (R12)(DX*1), Z20
+	VPROLVQ         decode_turn2And62<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z19, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z0, Z18, Z23
+	VPMADDUBSW      Z8, Z22, Z22
+	VPMADDWD        Z23, Z22, Z8
+	VPSRLW          $0x02, Z19, Z22
+	VPROLVQ         decode_turn1And61<>+0(SB), Z20, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z2, Z18, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z8
+	VPSRLW          $0x04, Z19, Z9
+	VPROLVQ         decode_turn0And60<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z9, Z22
+	VPANDD          Z6, Z22, Z9
+	VPSHUFB         Z3, Z18, Z22
+	VPMADDUBSW      Z10, Z9, Z9
+	VPDPWSSD        Z22, Z9, Z8
+	VPSRLW          $0x06, Z19, Z9
+	VPROLVQ         decode_turn63And59<>+0(SB), Z20, Z10
+	VPTERNLOGD      $0xd8, Z5, Z9, Z10
+	VPANDD          Z6, Z10, Z9
+	VPSHUFB         Z4, Z18, Z10
+	VPMADDUBSW      Z11, Z9, Z9
+	VPDPWSSD        Z10, Z9, Z8
+	VSHUFPS         $0x88, Z8, Z21, Z9
+	VSHUFPS         $0xdd, Z8, Z21, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z13, Z8
+	VSHUFPS         $0xdd, Z9, Z13, Z9
+	VPADDD          Z9, Z8, Z8
+	VSHUFI32X4      $0x88, Z8, Z16, Z9
+	VSHUFI32X4      $0xdd, Z8, Z16, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFI32X4      $0x08, Z9, Z9, Z8
+	VSHUFI32X4      $0x0d, Z9, Z9, Z9
+	VPADDD          Y9, Y8, Y8
+	VSHUFPS         $0x88, Z12, Z17, Z9
+	VSHUFPS         $0xdd, Z12, Z17, Z10
+	VPADDD          Z10, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z9, Z10
+	VSHUFPS         $0xdd, Z9, Z9, Z9
+	VPADDD          Z9, Z10, Z10
+	VPERMD          Z10, Z7, Z9
+	VPSLLD          $0x02, Y9, Y9
+	VPSUBD          Y9, Y8, Y8
+	VBROADCASTI64X4 decode_lane3<>+0(SB), Z9
+	VPERMT2D        Z15, Z9, Z14
+	VPSRLD          $0x10, Z14, Z14
+	VCVTDQ2PS       Y8, Y8
+	VBROADCASTSS    48(DI), Y9
+	VPMOVDW         Y14, X10
+	VCVTPH2PS       X10, Y10
+	VMULPS          Y9, Y10, Y10
+	VMULPS          Y10, Y8, Y8
+	VADDPS          Y8, Y1, Y1
+	ADDQ            $+110, R9
+	ADDQ            $+110, R11
+	ADDQ            $+110, R12
+	ADDQ            $0x00000100, SI
+	ADDQ            $0x000000a0, DI
+	SUBQ            $0x01, R8
+	JNZ             block
+	VMOVUPS         Y1, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_each07<>+0(SB)/8, $0x0707070707070707
+DATA decode_each07<>+8(SB)/8, $0x0707070707070707
+DATA decode_each07<>+16(SB)/8, $0x0707070707070707
+DATA decode_each07<>+24(SB)/8, $0x0707070707070707
+DATA decode_each07<>+32(SB)/8, $0x0707070707070707
+DATA decode_each07<>+40(SB)/8, $0x0707070707070707
+DATA decode_each07<>+48(SB)/8, $0x0707070707070707
+DATA decode_each07<>+56(SB)/8, $0x0707070707070707
+GLOBL decode_each07<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3Low<>+0(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+8(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+16(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+24(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+32(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+40(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+48(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+56(SB)/8, $0x0908070605040302
+GLOBL decode_k3Low<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3High<>+0(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+8(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+16(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+24(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+32(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+40(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+48(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+56(SB)/8, $0x0d0c0b0a0d0c0b0a
+GLOBL decode_k3High<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3ShiftLow<>+0(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+8(SB)/8, $0x0000000000000004
+DATA decode_k3ShiftLow<>+16(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+24(SB)/8, $0x0000000000000004
+DATA decode_k3ShiftLow<>+32(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+40(SB)/8, $0x0000000000000004
+DATA decode_k3ShiftLow<>+48(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+56(SB)/8, $0x0000000000000004
+GLOBL decode_k3ShiftLow<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3ShiftHigh<>+0(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftHigh<>+8(SB)/8, $0x0000001e00000000
+DATA decode_k3ShiftHigh<>+16(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftHigh<>+24(SB)/8, $0x0000001e00000000
+DATA decode_k3ShiftHigh<>+32(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftHigh<>+40(SB)/8, $0x0000001e00000000
+DATA decode_k3ShiftHigh<>+48(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftHigh<>+56(SB)/8, $0x0000001e00000000
+GLOBL decode_k3ShiftHigh<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3MaskLow<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_k3MaskLow<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL decode_k3MaskLow<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3MaskHigh<>+0(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+8(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+16(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+24(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+32(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+40(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+48(SB)/8, $0x3030303030303030
+DATA decode_k3MaskHigh<>+56(SB)/8, $0x3030303030303030
+GLOBL decode_k3MaskHigh<>(SB), RODATA|NOPTR, $64
+
+DATA decode_bytes32<>+0(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+8(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+16(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+24(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+32(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+40(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+48(SB)/8, $0x2020202020202020
+DATA decode_bytes32<>+56(SB)/8, $0x2020202020202020
+GLOBL decode_bytes32<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn2And62<>+0(SB)/8, $0x0000000000000002
+DATA decode_turn2And62<>+8(SB)/8, $0x0000000000000002
+DATA decode_turn2And62<>+16(SB)/8, $0x0000000000000002
+DATA decode_turn2And62<>+24(SB)/8, $0x0000000000000002
+DATA decode_turn2And62<>+32(SB)/8, $0x000000000000003e
+DATA decode_turn2And62<>+40(SB)/8, $0x000000000000003e
+DATA decode_turn2And62<>+48(SB)/8, $0x000000000000003e
+DATA decode_turn2And62<>+56(SB)/8, $0x000000000000003e
+GLOBL decode_turn2And62<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn1And61<>+0(SB)/8, $0x0000000000000001
+DATA decode_turn1And61<>+8(SB)/8, $0x0000000000000001
+DATA decode_turn1And61<>+16(SB)/8, $0x0000000000000001
+DATA decode_turn1And61<>+24(SB)/8, $0x0000000000000001
+DATA decode_turn1And61<>+32(SB)/8, $0x000000000000003d
+DATA decode_turn1And61<>+40(SB)/8, $0x000000000000003d
+DATA decode_turn1And61<>+48(SB)/8, $0x000000000000003d
+DATA decode_turn1And61<>+56(SB)/8, $0x000000000000003d
+GLOBL decode_turn1And61<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn0And60<>+0(SB)/8, $0x0000000000000000
+DATA decode_turn0And60<>+8(SB)/8, $0x0000000000000000
+DATA decode_turn0And60<>+16(SB)/8, $0x0000000000000000
+DATA decode_turn0And60<>+24(SB)/8, $0x0000000000000000
+DATA decode_turn0And60<>+32(SB)/8, $0x000000000000003c
+DATA decode_turn0And60<>+40(SB)/8, $0x000000000000003c
+DATA decode_turn0And60<>+48(SB)/8, $0x000000000000003c
+DATA decode_turn0And60<>+56(SB)/8, $0x000000000000003c
+GLOBL decode_turn0And60<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn63And59<>+0(SB)/8, $0x000000000000003f
+DATA decode_turn63And59<>+8(SB)/8, $0x000000000000003f
+DATA decode_turn63And59<>+16(SB)/8, $0x000000000000003f
+DATA decode_turn63And59<>+24(SB)/8, $0x000000000000003f
+DATA decode_turn63And59<>+32(SB)/8, $0x000000000000003b
+DATA decode_turn63And59<>+40(SB)/8, $0x000000000000003b
+DATA decode_turn63And59<>+48(SB)/8, $0x000000000000003b
+DATA decode_turn63And59<>+56(SB)/8, $0x000000000000003b
+GLOBL decode_turn63And59<>(SB), RODATA|NOPTR, $64
+
+DATA decode_lane3<>+0(SB)/8, $0x0000000700000003
+DATA decode_lane3<>+8(SB)/8, $0x0000000f0000000b
+DATA decode_lane3<>+16(SB)/8, $0x0000001700000013
+DATA decode_lane3<>+24(SB)/8, $0x0000001f0000001b
+GLOBL decode_lane3<>(SB), RODATA|NOPTR, $32
+
+// func dotEightsQ4_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+TEXT ·dotEightsQ4_KAVX512(SB), NOSPLIT, $0-56
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            stride+16(FP), DX
+	MOVQ            eights+24(FP), BX
+	VPXORD          Z0, Z0, Z0
+	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z1
+	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z2
+	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z3
+	VMOVDQU32       decode_pickNibbles3<>+0(SB), Z4
+	VMOVDQU32       decode_each0f<>+0(SB), Z5
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z6
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VPXORD Y7, Y7, Y7
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	PREFETCHT0      576(R10)
+	PREFETCHT0      640(R10)
+	PREFETCHT0      704(R10)
+	PREFETCHT0      768(R10)
+	PREFETCHT0      832(R10)
+	PREFETCHT0      896(R10)
+	PREFETCHT0      960(R10)
+	PREFETCHT0      1024(R10)
+	PREFETCHT0      1088(R10)
+	ADDQ            $0x00000480, R10
+	VBROADCASTI64X4 (SI), Z8
+	VINSERTI64X4    $0x01, 64(SI), Z8, Z8
+	VBROADCASTI64X4 32(SI), Z9
+	VINSERTI64X4    $0x01, 96(SI), Z9, Z9
+	VBROADCASTI64X4 128(SI), Z10
+	VINSERTI64X4    $0x01, 192(SI), Z10, Z10
+	VBROADCASTI64X4 160(SI), Z11
+	VINSERTI64X4    $0x01, 224(SI), Z11, Z11
+	VBROADCASTI32X4 32(DI), Z12
+	VBROADCASTI32X4 (R9), Z13
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z13, Z13
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z13, Z13
+	VINSERTI32X4    $0x03, (R11), Z13, Z13
+	VPSHUFD         $0xed, Z13, Z14
+	VPSRLVD         decode_k4Shift<>+0(SB), Z14, Z14
+	VPANDD          decode_k4Low<>+0(SB), Z14, Z14
+	VPSHUFD         $0x84, Z13, Z15
+	VPSRLD          $0x02, Z15, Z15
+	VPANDD          decode_k4High<>+0(SB), Z15, Z15
+	VPORD           Z15, Z14, Z14
+	VPUNPCKLBW      Z0, Z14, Z15
+	VPUNPCKHBW      Z0, Z14, Z14
+	VPMADDWD        Z12, Z14, Z14
+	VSHUFI32X4      $0x00, Z15, Z15, Z16
+	VMOVDQU32       16(R9), Z18
+	VPANDD          Z5, Z18, Z17
+	VPSHUFB         Z1, Z16, Z19
+	VPMADDUBSW      Z8, Z17, Z17
+	VPMADDWD        Z19, Z17, Z17
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z5, Z18, Z18
+	VPSHUFB         Z2, Z16, Z19
+	VPMADDUBSW      Z9, Z18, Z18
+	VPDPWSSD        Z19, Z18, Z17
+	VMOVDQU32       80(R9), Z18
+	VPANDD          Z5, Z18, Z19
+	VPSHUFB         Z3, Z16, Z20
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z17
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z5, Z18, Z18
+	VPSHUFB         Z4, Z16, Z16
+	VPMADDUBSW      Z11, Z18, Z18
+	VPDPWSSD        Z16, Z18, Z17
+	VSHUFI32X4      $0x55, Z15, Z15, Z16
+	VMOVDQU32       16(R9)(DX*1), Z19
+	VPANDD          Z5, Z19, Z18
+	VPSHUFB         Z1, Z16, Z20
+	VPMADDUBSW      Z8, Z18, Z18
+	VPMADDWD        Z20, Z18, Z18
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z2, Z16, Z20
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z18
+	VMOVDQU32       80(R9)(DX*1), Z19
+	VPANDD          Z5, Z19, Z20
+	VPSHUFB         Z3, Z16, Z21
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z4, Z16, Z16
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z16, Z19, Z18
+	VSHUFPS         $0x88, Z18, Z17, Z16
+	VSHUFPS         $0xdd, Z18, Z17, Z17
+	VPADDD          Z17, Z16, Z16
+	VSHUFI32X4      $0xaa, Z15, Z15, Z17
+	VMOVDQU32       16(R9)(DX*2), Z19
+	VPANDD          Z5, Z19, Z18
+	VPSHUFB         Z1, Z17, Z20
+	VPMADDUBSW      Z8, Z18, Z18
+	VPMADDWD        Z20, Z18, Z18
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z2, Z17, Z20
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z18
+	VMOVDQU32       80(R9)(DX*2), Z19
+	VPANDD          Z5, Z19, Z20
+	VPSHUFB         Z3, Z17, Z21
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z17, Z19, Z18
+	VSHUFI32X4      $0xff, Z15, Z15, Z15
+	VMOVDQU32       16(R11), Z19
+	VPANDD          Z5, Z19, Z17
+	VPSHUFB         Z1, Z15, Z20
+	VPMADDUBSW      Z8, Z17, Z17
+	VPMADDWD        Z20, Z17, Z17
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z2, Z15, Z20
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z17
+	VMOVDQU32       80(R11), Z19
+	VPANDD          Z5, Z19, Z20
+	VPSHUFB         Z3, Z15, Z21
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z4, Z15, Z15
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z15, Z19, Z17
+	VSHUFPS         $0x88, Z17, Z18, Z15
+	VSHUFPS         $0xdd, Z17, Z18, Z17
+	VPADDD          Z17, Z15, Z15
+	VSHUFPS         $0x88, Z15, Z16, Z17
+	VSHUFPS         $0xdd, Z15, Z16, Z15
+	VPADDD          Z15, Z17, Z17
+	VBROADCASTI32X4 (R11)(DX*1), Z15
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z15, Z15
+	VINSERTI32X4    $0x02, (R12), Z15, Z15
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z15, Z15
+	VPSHUFD         $0xed, Z15, Z16
+	VPSRLVD         decode_k4Shift<>+0(SB), Z16, Z16
+	VPANDD          decode_k4Low<>+0(SB), Z16, Z16
+	VPSHUFD         $0x84, Z15, Z18
+	VPSRLD          $0x02, Z18, Z18
+	VPANDD          decode_k4High<>+0(SB), Z18, Z18
+	VPORD           Z18, Z16, Z16
+	VPUNPCKLBW      Z0, Z16, Z18
+	VPUNPCKHBW      Z0, Z16, Z16
+	VPMADDWD        Z12, Z16, Z12
+	VSHUFI32X4      $0x00, Z18, Z18, Z16
+	VMOVDQU32       16(R11)(DX*1), Z20
+	VPANDD          Z5, Z20, Z19
+	VPSHUFB         Z1, Z16, Z21
+	VPMADDUBSW      Z8, Z19, Z19
+	VPMADDWD        Z21, Z19, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VPANDD          Z5, Z20, Z20
+	VPSHUFB         Z2, Z16, Z21
+	VPMADDUBSW      Z9, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z19
+	VMOVDQU32       80(R11)(DX*1), Z20
+	VPANDD          Z5, Z20, Z21
+	VPSHUFB         Z3, Z16, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VPANDD          Z5, Z20, Z20
+	VPSHUFB         Z4, Z16, Z16
+	VPMADDUBSW      Z11, Z20, Z20
+	VPDPWSSD        Z16, Z20, Z19
+	VSHUFI32X4      $0x55, Z18, Z18, Z16
+	VMOVDQU32       16(R11)(DX*2), Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z1, Z16, Z22
+	VPMADDUBSW      Z8, Z20, Z20
+	VPMADDWD        Z22, Z20, Z20
+	VPSRLW          $0x04, Z21, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z2, Z16, Z22
+	VPMADDUBSW      Z9, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z20
+	VMOVDQU32       80(R11)(DX*2), Z21
+	VPANDD          Z5, Z21, Z22
+	VPSHUFB         Z3, Z16, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x04, Z21, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z4, Z16, Z16
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z16, Z21, Z20
+	VSHUFPS         $0x88, Z20, Z19, Z16
+	VSHUFPS         $0xdd, Z20, Z19, Z19
+	VPADDD          Z19, Z16, Z16
+	VSHUFI32X4      $0xaa, Z18, Z18, Z19
+	VMOVDQU32       16(R12), Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z1, Z19, Z22
+	VPMADDUBSW      Z8, Z20, Z20
+	VPMADDWD        Z22, Z20, Z20
+	VPSRLW          $0x04, Z21, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z2, Z19, Z22
+	VPMADDUBSW      Z9, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z20
+	VMOVDQU32       80(R12), Z21
+	VPANDD          Z5, Z21, Z22
+	VPSHUFB         Z3, Z19, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VPSRLW          $0x04, Z21, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z4, Z19, Z19
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z19, Z21, Z20
+	VSHUFI32X4      $0xff, Z18, Z18, Z18
+	VMOVDQU32       16(R12)(DX*1), Z19
+	VPANDD          Z5, Z19, Z21
+	VPSHUFB         Z1, Z18, Z22
+	VPMADDUBSW      Z8, Z21, Z21
+	VPMADDWD        Z22, Z21, Z8
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z2, Z18, Z21
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z21, Z19, Z8
+	VMOVDQU32       80(R12)(DX*1), Z9
+	VPANDD          Z5, Z9, Z19
+	VPSHUFB         Z3, Z18, Z21
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z21, Z19, Z8
+	VPSRLW          $0x04, Z9, Z9
+	VPANDD          Z5, Z9, Z9
+	VPSHUFB         Z4, Z18, Z10
+	VPMADDUBSW      Z11, Z9, Z9
+	VPDPWSSD        Z10, Z9, Z8
+	VSHUFPS         $0x88, Z8, Z20, Z9
+	VSHUFPS         $0xdd, Z8, Z20, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z16, Z8
+	VSHUFPS         $0xdd, Z9, Z16, Z9
+	VPADDD          Z9, Z8, Z8
+	VSHUFI32X4      $0x88, Z8, Z17, Z9
+	VSHUFI32X4      $0xdd, Z8, Z17, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFI32X4      $0x08, Z9, Z9, Z8
+	VSHUFI32X4      $0x0d, Z9, Z9, Z9
+	VPADDD          Y9, Y8, Y8
+	VSHUFPS         $0x88, Z12, Z14, Z9
+	VSHUFPS         $0xdd, Z12, Z14, Z10
+	VPADDD          Z10, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z9, Z10
+	VSHUFPS         $0xdd, Z9, Z9, Z9
+	VPADDD          Z9, Z10, Z10
+	VPERMD          Z10, Z6, Z9
+	VBROADCASTI64X4 decode_lane0<>+0(SB), Z10
+	VPERMT2D        Z15, Z10, Z13
+	VCVTDQ2PS       Y8, Y8
+	VBROADCASTSS    48(DI), Y10
+	VPMOVDW         Y13, X11
+	VCVTPH2PS       X11, Y11
+	VMULPS          Y10, Y11, Y11
+	VMULPS          Y11, Y8, Y8
+	VADDPS          Y8, Y7, Y7
+	VPSRLD          $0x10, Y13, Y13
+	VCVTDQ2PS       Y9, Y9
+	VPMOVDW         Y13, X8
+	VCVTPH2PS       X8, Y8
+	VMULPS          Y10, Y8, Y8
+	VMULPS          Y8, Y9, Y9
+	VSUBPS          Y9, Y7, Y7
+	ADDQ            $+144, R9
+	ADDQ            $+144, R11
+	ADDQ            $+144, R12
+	ADDQ            $0x00000100, SI
+	ADDQ            $0x000000a0, DI
+	SUBQ            $0x01, R8
+	JNZ             block
+	VMOVUPS         Y7, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_pickNibbles0<>+0(SB)/8, $0x0100010001000100
+DATA decode_pickNibbles0<>+8(SB)/8, $0x0100010001000100
+DATA decode_pickNibbles0<>+16(SB)/8, $0x0100010001000100
+DATA decode_pickNibbles0<>+24(SB)/8, $0x0100010001000100
+DATA decode_pickNibbles0<>+32(SB)/8, $0x0504050405040504
+DATA decode_pickNibbles0<>+40(SB)/8, $0x0504050405040504
+DATA decode_pickNibbles0<>+48(SB)/8, $0x0504050405040504
+DATA decode_pickNibbles0<>+56(SB)/8, $0x0504050405040504
+GLOBL decode_pickNibbles0<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickNibbles1<>+0(SB)/8, $0x0302030203020302
+DATA decode_pickNibbles1<>+8(SB)/8, $0x0302030203020302
+DATA decode_pickNibbles1<>+16(SB)/8, $0x0302030203020302
+DATA decode_pickNibbles1<>+24(SB)/8, $0x0302030203020302
+DATA decode_pickNibbles1<>+32(SB)/8, $0x0706070607060706
+DATA decode_pickNibbles1<>+40(SB)/8, $0x0706070607060706
+DATA decode_pickNibbles1<>+48(SB)/8, $0x0706070607060706
+DATA decode_pickNibbles1<>+56(SB)/8, $0x0706070607060706
+GLOBL decode_pickNibbles1<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickNibbles2<>+0(SB)/8, $0x0908090809080908
+DATA decode_pickNibbles2<>+8(SB)/8, $0x0908090809080908
+DATA decode_pickNibbles2<>+16(SB)/8, $0x0908090809080908
+DATA decode_pickNibbles2<>+24(SB)/8, $0x0908090809080908
+DATA decode_pickNibbles2<>+32(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickNibbles2<>+40(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickNibbles2<>+48(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickNibbles2<>+56(SB)/8, $0x0d0c0d0c0d0c0d0c
+GLOBL decode_pickNibbles2<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickNibbles3<>+0(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickNibbles3<>+8(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickNibbles3<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickNibbles3<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickNibbles3<>+32(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickNibbles3<>+40(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickNibbles3<>+48(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickNibbles3<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL decode_pickNibbles3<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k4Shift<>+0(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+8(SB)/8, $0x0000000400000000
+DATA decode_k4Shift<>+16(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+24(SB)/8, $0x0000000400000000
+DATA decode_k4Shift<>+32(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+40(SB)/8, $0x0000000400000000
+DATA decode_k4Shift<>+48(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+56(SB)/8, $0x0000000400000000
+GLOBL decode_k4Shift<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k4Low<>+0(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+8(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+16(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+24(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+32(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+40(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+48(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+56(SB)/8, $0x0f0f0f0f3f3f3f3f
+GLOBL decode_k4Low<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k4High<>+0(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+8(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+16(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+24(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+32(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+40(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+48(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+56(SB)/8, $0x3030303000000000
+GLOBL decode_k4High<>(SB), RODATA|NOPTR, $64
+
+DATA decode_lane0<>+0(SB)/8, $0x0000000400000000
+DATA decode_lane0<>+8(SB)/8, $0x0000000c00000008
+DATA decode_lane0<>+16(SB)/8, $0x0000001400000010
+DATA decode_lane0<>+24(SB)/8, $0x0000001c00000018
+GLOBL decode_lane0<>(SB), RODATA|NOPTR, $32
+
+// func dotEightsQ5_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+TEXT ·dotEightsQ5_KAVX512(SB), NOSPLIT, $0-56
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            stride+16(FP), DX
+	MOVQ            eights+24(FP), BX
+	VPXORD          Z0, Z0, Z0
+	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z1
+	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z2
+	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z3
+	VMOVDQU32       decode_pickNibbles3<>+0(SB), Z4
+	VMOVDQU32       decode_each0f<>+0(SB), Z5
+	VMOVDQU32       decode_each1f<>+0(SB), Z6
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VPXORD Y8, Y8, Y8
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	PREFETCHT0      576(R10)
+	PREFETCHT0      640(R10)
+	PREFETCHT0      704(R10)
+	PREFETCHT0      768(R10)
+	PREFETCHT0      832(R10)
+	PREFETCHT0      896(R10)
+	PREFETCHT0      960(R10)
+	PREFETCHT0      1024(R10)
+	PREFETCHT0      1088(R10)
+	PREFETCHT0      1152(R10)
+	PREFETCHT0      1216(R10)
+	PREFETCHT0      1280(R10)
+	PREFETCHT0      1344(R10)
+	ADDQ            $0x00000580, R10
+	VBROADCASTI64X4 (SI), Z9
+	VINSERTI64X4    $0x01, 64(SI), Z9, Z9
+	VBROADCASTI64X4 32(SI), Z10
+	VINSERTI64X4    $0x01, 96(SI), Z10, Z10
+	VBROADCASTI64X4 128(SI), Z11
+	VINSERTI64X4    $0x01, 192(SI), Z11, Z11
+	VBROADCASTI64X4 160(SI), Z12
+	VINSERTI64X4    $0x01, 224(SI), Z12, Z12
+	VBROADCASTI32X4 32(DI), Z13
+	VBROADCASTI32X4 (R9), Z14
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z14, Z14
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z14, Z14
+	VINSERTI32X4    $0x03, (R11), Z14, Z14
+	VPSHUFD         $0xed, Z14, Z15
+	VPSRLVD         decode_k4Shift<>+0(SB), Z15, Z15
+	VPANDD          decode_k4Low<>+0(SB), Z15, Z15
+	VPSHUFD         $0x84, Z14, Z16
+	VPSRLD          $0x02, Z16, Z16
+	VPANDD          decode_k4High<>+0(SB), Z16, Z16
+	VPORD           Z16, Z15, Z15
+	VPUNPCKLBW      Z0, Z15, Z16
+	VPUNPCKHBW      Z0, Z15, Z15
+	VPMADDWD        Z13, Z15, Z15
+	VSHUFI32X4      $0x00, Z16, Z16, Z17
+	VBROADCASTI64X4 16(R9), Z19
+	VMOVDQU32       48(R9), Z20
+	VPROLVQ         decode_turn4And2<>+0(SB), Z19, Z18
+	VPTERNLOGD      $0xd8, Z5, Z20, Z18
+	VPANDD          Z6, Z18, Z18
+	VPSHUFB         Z1, Z17, Z21
+	VPMADDUBSW      Z9, Z18, Z18
+	VPMADDWD        Z21, Z18, Z18
+	VPSRLW          $0x04, Z20, Z20
+	VPROLVQ         decode_turn3And1<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z2, Z17, Z21
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VMOVDQU32       112(R9), Z20
+	VPROLVQ         decode_turn0And62<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z3, Z17, Z22
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z18
+	VPSRLW          $0x04, Z20, Z20
+	VPROLVQ         decode_turn63And61<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xd8, Z5, Z20, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z12, Z19, Z19
+	VPDPWSSD        Z17, Z19, Z18
+	VSHUFI32X4      $0x55, Z16, Z16, Z17
+	VBROADCASTI64X4 16(R9)(DX*1), Z20
+	VMOVDQU32       48(R9)(DX*1), Z21
+	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z19
+	VPTERNLOGD      $0xd8, Z5, Z21, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z1, Z17, Z22
+	VPMADDUBSW      Z9, Z19, Z19
+	VPMADDWD        Z22, Z19, Z19
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z21
+	VPSHUFB         Z2, Z17, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z19
+	VMOVDQU32       112(R9)(DX*1), Z21
+	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z17, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z19
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xd8, Z5, Z21, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z12, Z20, Z20
+	VPDPWSSD        Z17, Z20, Z19
+	VSHUFPS         $0x88, Z19, Z18, Z17
+	VSHUFPS         $0xdd, Z19, Z18, Z18
+	VPADDD          Z18, Z17, Z17
+	VSHUFI32X4      $0xaa, Z16, Z16, Z18
+	VBROADCASTI64X4 16(R9)(DX*2), Z20
+	VMOVDQU32       48(R9)(DX*2), Z21
+	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z19
+	VPTERNLOGD      $0xd8, Z5, Z21, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z1, Z18, Z22
+	VPMADDUBSW      Z9, Z19, Z19
+	VPMADDWD        Z22, Z19, Z19
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z21
+	VPSHUFB         Z2, Z18, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z19
+	VMOVDQU32       112(R9)(DX*2), Z21
+	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z18, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z19
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xd8, Z5, Z21, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z4, Z18, Z18
+	VPMADDUBSW      Z12, Z20, Z20
+	VPDPWSSD        Z18, Z20, Z19
+	VSHUFI32X4      $0xff, Z16, Z16, Z16
+	VBROADCASTI64X4 16(R11), Z20
+	VMOVDQU32       48(R11), Z21
+	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z18
+	VPTERNLOGD      $0xd8, Z5, Z21, Z18
+	VPANDD          Z6, Z18, Z18
+	VPSHUFB         Z1, Z16, Z22
+	VPMADDUBSW      Z9, Z18, Z18
+	VPMADDWD        Z22, Z18, Z18
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z21
+	VPSHUFB         Z2, Z16, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z18
+	VMOVDQU32       112(R11), Z21
+	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z21, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z16, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z18
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z20
+	VPTERNLOGD      $0xd8, Z5, Z21, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z4, Z16, Z16
+	VPMADDUBSW      Z12, Z20, Z20
+	VPDPWSSD        Z16, Z20, Z18
+	VSHUFPS         $0x88, Z18, Z19, Z16
+	VSHUFPS         $0xdd, Z18, Z19, Z18
+	VPADDD          Z18, Z16, Z16
+	VSHUFPS         $0x88, Z16, Z17, Z18
+	VSHUFPS         $0xdd, Z16, Z17, Z16
+	VPADDD          Z16, Z18, Z18
+	VBROADCASTI32X4 (R11)(DX*1), Z16
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z16, Z16
+	VINSERTI32X4    $0x02, (R12), Z16, Z16
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z16, Z16
+	VPSHUFD         $0xed, Z16, Z17
+	VPSRLVD         decode_k4Shift<>+0(SB), Z17, Z17
+	VPANDD          decode_k4Low<>+0(SB), Z17, Z17
+	VPSHUFD         $0x84, Z16, Z19
+	VPSRLD          $0x02, Z19, Z19
+	VPANDD          decode_k4High<>+0(SB), Z19, Z19
+	VPORD           Z19, Z17, Z17
+	VPUNPCKLBW      Z0, Z17, Z19
+	VPUNPCKHBW      Z0, Z17, Z17
+	VPMADDWD        Z13, Z17, Z13
+	VSHUFI32X4      $0x00, Z19, Z19, Z17
+	VBROADCASTI64X4 16(R11)(DX*1), Z21
+	VMOVDQU32       48(R11)(DX*1), Z22
+	VPROLVQ         decode_turn4And2<>+0(SB), Z21, Z20
+	VPTERNLOGD      $0xd8, Z5, Z22, Z20
+	VPANDD          Z6, Z20, Z20
+	VPSHUFB         Z1, Z17, Z23
+	VPMADDUBSW      Z9, Z20, Z20
+	VPMADDWD        Z23, Z20, Z20
+	VPSRLW          $0x04, Z22, Z22
+	VPROLVQ         decode_turn3And1<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z2, Z17, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VMOVDQU32       112(R11)(DX*1), Z22
+	VPROLVQ         decode_turn0And62<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z3, Z17, Z24
+	VPMADDUBSW      Z11, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x04, Z22, Z22
+	VPROLVQ         decode_turn63And61<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xd8, Z5, Z22, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z12, Z21, Z21
+	VPDPWSSD        Z17, Z21, Z20
+	VSHUFI32X4      $0x55, Z19, Z19, Z17
+	VBROADCASTI64X4 16(R11)(DX*2), Z22
+	VMOVDQU32       48(R11)(DX*2), Z23
+	VPROLVQ         decode_turn4And2<>+0(SB), Z22, Z21
+	VPTERNLOGD      $0xd8, Z5, Z23, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z1, Z17, Z24
+	VPMADDUBSW      Z9, Z21, Z21
+	VPMADDWD        Z24, Z21, Z21
+	VPSRLW          $0x04, Z23, Z23
+	VPROLVQ         decode_turn3And1<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z2, Z17, Z24
+	VPMADDUBSW      Z10, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z21
+	VMOVDQU32       112(R11)(DX*2), Z23
+	VPROLVQ         decode_turn0And62<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z24
+	VPSHUFB         Z3, Z17, Z25
+	VPMADDUBSW      Z11, Z24, Z24
+	VPDPWSSD        Z25, Z24, Z21
+	VPSRLW          $0x04, Z23, Z23
+	VPROLVQ         decode_turn63And61<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xd8, Z5, Z23, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z12, Z22, Z22
+	VPDPWSSD        Z17, Z22, Z21
+	VSHUFPS         $0x88, Z21, Z20, Z17
+	VSHUFPS         $0xdd, Z21, Z20, Z20
+	VPADDD          Z20, Z17, Z17
+	VSHUFI32X4      $0xaa, Z19, Z19, Z20
+	VBROADCASTI64X4 16(R12), Z22
+	VMOVDQU32       48(R12), Z23
+	VPROLVQ         decode_turn4And2<>+0(SB), Z22, Z21
+	VPTERNLOGD      $0xd8, Z5, Z23, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z1, Z20, Z24
+	VPMADDUBSW      Z9, Z21, Z21
+	VPMADDWD        Z24, Z21, Z21
+	VPSRLW          $0x04, Z23, Z23
+	VPROLVQ         decode_turn3And1<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z23
+	VPSHUFB         Z2, Z20, Z24
+	VPMADDUBSW      Z10, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z21
+	VMOVDQU32       112(R12), Z23
+	VPROLVQ         decode_turn0And62<>+0(SB), Z22, Z24
+	VPTERNLOGD      $0xd8, Z5, Z23, Z24
+	VPANDD          Z6, Z24, Z24
+	VPSHUFB         Z3, Z20, Z25
+	VPMADDUBSW      Z11, Z24, Z24
+	VPDPWSSD        Z25, Z24, Z21
+	VPSRLW          $0x04, Z23, Z23
+	VPROLVQ         decode_turn63And61<>+0(SB), Z22, Z22
+	VPTERNLOGD      $0xd8, Z5, Z23, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z4, Z20, Z20
+	VPMADDUBSW      Z12, Z22, Z22
+	VPDPWSSD        Z20, Z22, Z21
+	VSHUFI32X4      $0xff, Z19, Z19, Z19
+	VBROADCASTI64X4 16(R12)(DX*1), Z20
+	VMOVDQU32       48(R12)(DX*1), Z22
+	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z1, Z19, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPMADDWD        Z24, Z23, Z9
+	VPSRLW          $0x04, Z22, Z22
+	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z23
+	VPTERNLOGD      $0xd8, Z5, Z22, Z23
+	VPANDD          Z6, Z23, Z22
+	VPSHUFB         Z2, Z19, Z23
+	VPMADDUBSW      Z10, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z9
+	VMOVDQU32       112(R12)(DX*1), Z10
+	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
+	VPTERNLOGD      $0xd8, Z5, Z10, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z3, Z19, Z23
+	VPMADDUBSW      Z11, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z9
+	VPSRLW          $0x04, Z10, Z10
+	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z11
+	VPTERNLOGD      $0xd8, Z5, Z10, Z11
+	VPANDD          Z6, Z11, Z10
+	VPSHUFB         Z4, Z19, Z11
+	VPMADDUBSW      Z12, Z10, Z10
+	VPDPWSSD        Z11, Z10, Z9
+	VSHUFPS         $0x88, Z9, Z21, Z10
+	VSHUFPS         $0xdd, Z9, Z21, Z9
+	VPADDD          Z9, Z10, Z10
+	VSHUFPS         $0x88, Z10, Z17, Z9
+	VSHUFPS         $0xdd, Z10, Z17, Z10
+	VPADDD          Z10, Z9, Z9
+	VSHUFI32X4      $0x88, Z9, Z18, Z10
+	VSHUFI32X4      $0xdd, Z9, Z18, Z9
+	VPADDD          Z9, Z10, Z10
+	VSHUFI32X4      $0x08, Z10, Z10, Z9
+	VSHUFI32X4      $0x0d, Z10, Z10, Z10
+	VPADDD          Y10, Y9, Y9
+	VSHUFPS         $0x88, Z13, Z15, Z10
+	VSHUFPS         $0xdd, Z13, Z15, Z11
+	VPADDD          Z11, Z10, Z10
+	VSHUFPS         $0x88, Z10, Z10, Z11
+	VSHUFPS         $0xdd, Z10, Z10, Z10
+	VPADDD          Z10, Z11, Z11
+	VPERMD          Z11, Z7, Z10
+	VBROADCASTI64X4 decode_lane0<>+0(SB), Z11
+	VPERMT2D        Z16, Z11, Z14
+	VCVTDQ2PS       Y9, Y9
+	VBROADCASTSS    48(DI), Y11
+	VPMOVDW         Y14, X12
+	VCVTPH2PS       X12, Y12
+	VMULPS          Y11, Y12, Y12
+	VMULPS          Y12, Y9, Y9
+	VADDPS          Y9, Y8, Y8
+	VPSRLD          $0x10, Y14, Y14
+	VCVTDQ2PS       Y10, Y10
+	VPMOVDW         Y14, X9
+	VCVTPH2PS       X9, Y9
+	VMULPS          Y11, Y9, Y9
+	VMULPS          Y9, Y10, Y10
+	VSUBPS          Y10, Y8, Y8
+	ADDQ            $+176, R9
+	ADDQ            $+176, R11
+	ADDQ            $+176, R12
+	ADDQ            $0x00000100, SI
+	ADDQ            $0x000000a0, DI
+	SUBQ            $0x01, R8
+	JNZ             block
+	VMOVUPS         Y8, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_each1f<>+0(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+8(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+16(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+24(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+32(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+40(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+48(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA decode_each1f<>+56(SB)/8, $0x1f1f1f1f1f1f1f1f
+GLOBL decode_each1f<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn4And2<>+0(SB)/8, $0x0000000000000004
+DATA decode_turn4And2<>+8(SB)/8, $0x0000000000000004
+DATA decode_turn4And2<>+16(SB)/8, $0x0000000000000004
+DATA decode_turn4And2<>+24(SB)/8, $0x0000000000000004
+DATA decode_turn4And2<>+32(SB)/8, $0x0000000000000002
+DATA decode_turn4And2<>+40(SB)/8, $0x0000000000000002
+DATA decode_turn4And2<>+48(SB)/8, $0x0000000000000002
+DATA decode_turn4And2<>+56(SB)/8, $0x0000000000000002
+GLOBL decode_turn4And2<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn3And1<>+0(SB)/8, $0x0000000000000003
+DATA decode_turn3And1<>+8(SB)/8, $0x0000000000000003
+DATA decode_turn3And1<>+16(SB)/8, $0x0000000000000003
+DATA decode_turn3And1<>+24(SB)/8, $0x0000000000000003
+DATA decode_turn3And1<>+32(SB)/8, $0x0000000000000001
+DATA decode_turn3And1<>+40(SB)/8, $0x0000000000000001
+DATA decode_turn3And1<>+48(SB)/8, $0x0000000000000001
+DATA decode_turn3And1<>+56(SB)/8, $0x0000000000000001
+GLOBL decode_turn3And1<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn0And62<>+0(SB)/8, $0x0000000000000000
+DATA decode_turn0And62<>+8(SB)/8, $0x0000000000000000
+DATA decode_turn0And62<>+16(SB)/8, $0x0000000000000000
+DATA decode_turn0And62<>+24(SB)/8, $0x0000000000000000
+DATA decode_turn0And62<>+32(SB)/8, $0x000000000000003e
+DATA decode_turn0And62<>+40(SB)/8, $0x000000000000003e
+DATA decode_turn0And62<>+48(SB)/8, $0x000000000000003e
+DATA decode_turn0And62<>+56(SB)/8, $0x000000000000003e
+GLOBL decode_turn0And62<>(SB), RODATA|NOPTR, $64
+
+DATA decode_turn63And61<>+0(SB)/8, $0x000000000000003f
+DATA decode_turn63And61<>+8(SB)/8, $0x000000000000003f
+DATA decode_turn63And61<>+16(SB)/8, $0x000000000000003f
+DATA decode_turn63And61<>+24(SB)/8, $0x000000000000003f
+DATA decode_turn63And61<>+32(SB)/8, $0x000000000000003d
+DATA decode_turn63And61<>+40(SB)/8, $0x000000000000003d
+DATA decode_turn63And61<>+48(SB)/8, $0x000000000000003d
+DATA decode_turn63And61<>+56(SB)/8, $0x000000000000003d
+GLOBL decode_turn63And61<>(SB), RODATA|NOPTR, $64
+
+// func dotEightsQ6_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+TEXT ·dotEightsQ6_KAVX512(SB), NOSPLIT, $0-56
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            stride+16(FP), DX
+	MOVQ            eights+24(FP), BX
+	VPXORD          Z0, Z0, Z0
+	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
+	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
+	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
+	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z4
+	VMOVDQU32       decode_each0f<>+0(SB), Z5
+	VMOVDQU32       decode_each3f<>+0(SB), Z6
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VPXORD Y1, Y1, Y1
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	PREFETCHT0      576(R10)
+	PREFETCHT0      640(R10)
+	PREFETCHT0      704(R10)
+	PREFETCHT0      768(R10)
+	PREFETCHT0      832(R10)
+	PREFETCHT0      896(R10)
+	PREFETCHT0      960(R10)
+	PREFETCHT0      1024(R10)
+	PREFETCHT0      1088(R10)
+	PREFETCHT0      1152(R10)
+	PREFETCHT0      1216(R10)
+	PREFETCHT0      1280(R10)
+	PREFETCHT0      1344(R10)
+	PREFETCHT0      1408(R10)
+	PREFETCHT0      1472(R10)
+	PREFETCHT0      1536(R10)
+	PREFETCHT0      1600(R10)
+	PREFETCHT0      1664(R10)
+	ADDQ            $0x00000690, R10
+	VBROADCASTI64X4 (SI), Z8
+	VINSERTI64X4    $0x01, 128(SI), Z8, Z8
+	VBROADCASTI64X4 32(SI), Z9
+	VINSERTI64X4    $0x01, 160(SI), Z9, Z9
+	VBROADCASTI64X4 64(SI), Z10
+	VINSERTI64X4    $0x01, 192(SI), Z10, Z10
+	VBROADCASTI64X4 96(SI), Z11
+	VINSERTI64X4    $0x01, 224(SI), Z11, Z11
+	VBROADCASTI32X4 (DI), Z12
+	VBROADCASTI32X4 16(DI), Z13
+	VBROADCASTI32X4 192(R9), Z14
+	VINSERTI32X4    $0x01, 192(R9)(DX*1), Z14, Z14
+	VINSERTI32X4    $0x02, 192(R9)(DX*2), Z14, Z14
+	VINSERTI32X4    $0x03, 192(R11), Z14, Z14
+	VPUNPCKLBW      Z14, Z14, Z15
+	VPUNPCKHBW      Z14, Z14, Z14
+	VPSRAW          $0x08, Z15, Z15
+	VPSRAW          $0x08, Z14, Z14
+	VPMADDWD        Z12, Z15, Z16
+	VPDPWSSD        Z13, Z14, Z16
+	VSHUFI32X4      $0x00, Z14, Z15, Z17
+	VBROADCASTI64X4 (R9), Z19
+	VINSERTI64X4    $0x01, 64(R9), Z19, Z19
+	VBROADCASTI64X4 32(R9), Z20
+	VINSERTI64X4    $0x01, 96(R9), Z20, Z20
+	VMOVDQU32       128(R9), Z21
+	VPSLLW          $0x04, Z21, Z18
+	VPTERNLOGD      $0xd8, Z5, Z19, Z18
+	VPANDD          Z6, Z18, Z18
+	VPSHUFB         Z0, Z17, Z22
+	VPMADDUBSW      Z8, Z18, Z18
+	VPMADDWD        Z22, Z18, Z18
+	VPSLLW          $0x02, Z21, Z22
+	VPTERNLOGD      $0xd8, Z5, Z20, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z17, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z18
+	VPSRLW          $0x04, Z19, Z19
+	VMOVDQA32       Z21, Z22
+	VPTERNLOGD      $0xd8, Z5, Z19, Z22
+	VPANDD          Z6, Z22, Z19
+	VPSHUFB         Z3, Z17, Z22
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z22, Z19, Z18
+	VPSRLW          $0x04, Z20, Z19
+	VPSRLW          $0x02, Z21, Z20
+	VPTERNLOGD      $0xd8, Z5, Z19, Z20
+	VPANDD          Z6, Z20, Z19
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z17, Z19, Z18
+	VSHUFI32X4      $0x55, Z14, Z15, Z17
+	VBROADCASTI64X4 (R9)(DX*1), Z20
+	VINSERTI64X4    $0x01, 64(R9)(DX*1), Z20, Z20
+	VBROADCASTI64X4 32(R9)(DX*1), Z21
+	VINSERTI64X4    $0x01, 96(R9)(DX*1), Z21, Z21
+	VMOVDQU32       128(R9)(DX*1), Z22
+	VPSLLW          $0x04, Z22, Z19
+	VPTERNLOGD      $0xd8, Z5, Z20, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z0, Z17, Z23
+	VPMADDUBSW      Z8, Z19, Z19
+	VPMADDWD        Z23, Z19, Z19
+	VPSLLW          $0x02, Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z21, Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z2, Z17, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VMOVDQA32       Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z20, Z23
+	VPANDD          Z6, Z23, Z20
+	VPSHUFB         Z3, Z17, Z23
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z23, Z20, Z19
+	VPSRLW          $0x04, Z21, Z20
+	VPSRLW          $0x02, Z22, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z4, Z17, Z17
+	VPMADDUBSW      Z11, Z20, Z20
+	VPDPWSSD        Z17, Z20, Z19
+	VSHUFPS         $0x88, Z19, Z18, Z17
+	VSHUFPS         $0xdd, Z19, Z18, Z18
+	VPADDD          Z18, Z17, Z17
+	VSHUFI32X4      $0xaa, Z14, Z15, Z18
+	VBROADCASTI64X4 (R9)(DX*2), Z20
+	VINSERTI64X4    $0x01, 64(R9)(DX*2), Z20, Z20
+	VBROADCASTI64X4 32(R9)(DX*2), Z21
+	VINSERTI64X4    $0x01, 96(R9)(DX*2), Z21, Z21
+	VMOVDQU32       128(R9)(DX*2), Z22
+	VPSLLW          $0x04, Z22, Z19
+	VPTERNLOGD      $0xd8, Z5, Z20, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z0, Z18, Z23
+	VPMADDUBSW      Z8, Z19, Z19
+	VPMADDWD        Z23, Z19, Z19
+	VPSLLW          $0x02, Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z21, Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z2, Z18, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VMOVDQA32       Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z20, Z23
+	VPANDD          Z6, Z23, Z20
+	VPSHUFB         Z3, Z18, Z23
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z23, Z20, Z19
+	VPSRLW          $0x04, Z21, Z20
+	VPSRLW          $0x02, Z22, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z4, Z18, Z18
+	VPMADDUBSW      Z11, Z20, Z20
+	VPDPWSSD        Z18, Z20, Z19
+	VSHUFI32X4      $0xff, Z14, Z15, Z14
+	VBROADCASTI64X4 (R11), Z18
+	VINSERTI64X4    $0x01, 64(R11), Z18, Z18
+	VBROADCASTI64X4 32(R11), Z20
+	VINSERTI64X4    $0x01, 96(R11), Z20, Z20
+	VMOVDQU32       128(R11), Z21
+	VPSLLW          $0x04, Z21, Z15
+	VPTERNLOGD      $0xd8, Z5, Z18, Z15
+	VPANDD          Z6, Z15, Z15
+	VPSHUFB         Z0, Z14, Z22
+	VPMADDUBSW      Z8, Z15, Z15
+	VPMADDWD        Z22, Z15, Z15
+	VPSLLW          $0x02, Z21, Z22
+	VPTERNLOGD      $0xd8, Z5, Z20, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z14, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z15
+	VPSRLW          $0x04, Z18, Z18
+	VMOVDQA32       Z21, Z22
+	VPTERNLOGD      $0xd8, Z5, Z18, Z22
+	VPANDD          Z6, Z22, Z18
+	VPSHUFB         Z3, Z14, Z22
+	VPMADDUBSW      Z10, Z18, Z18
+	VPDPWSSD        Z22, Z18, Z15
+	VPSRLW          $0x04, Z20, Z18
+	VPSRLW          $0x02, Z21, Z20
+	VPTERNLOGD      $0xd8, Z5, Z18, Z20
+	VPANDD          Z6, Z20, Z18
+	VPSHUFB         Z4, Z14, Z14
+	VPMADDUBSW      Z11, Z18, Z18
+	VPDPWSSD        Z14, Z18, Z15
+	VSHUFPS         $0x88, Z15, Z19, Z14
+	VSHUFPS         $0xdd, Z15, Z19, Z15
+	VPADDD          Z15, Z14, Z14
+	VSHUFPS         $0x88, Z14, Z17, Z15
+	VSHUFPS         $0xdd, Z14, Z17, Z14
+	VPADDD          Z14, Z15, Z15
+	VBROADCASTI32X4 192(R11)(DX*1), Z14
+	VINSERTI32X4    $0x01, 192(R11)(DX*2), Z14, Z14
+	VINSERTI32X4    $0x02, 192(R12), Z14, Z14
+	VINSERTI32X4    $0x03, 192(R12)(DX*1), Z14, Z14
+	VPUNPCKLBW      Z14, Z14, Z17
+	VPUNPCKHBW      Z14, Z14, Z14
+	VPSRAW          $0x08, Z17, Z17
+	VPSRAW          $0x08, Z14, Z14
+	VPMADDWD        Z12, Z17, Z12
+	VPDPWSSD        Z13, Z14, Z12
+	VSHUFI32X4      $0x00, Z14, Z17, Z13
+	VBROADCASTI64X4 (R11)(DX*1), Z19
+	VINSERTI64X4    $0x01, 64(R11)(DX*1), Z19, Z19
+	VBROADCASTI64X4 32(R11)(DX*1), Z20
+	VINSERTI64X4    $0x01, 96(R11)(DX*1), Z20, Z20
+	VMOVDQU32       128(R11)(DX*1), Z21
+	VPSLLW          $0x04, Z21, Z18
+	VPTERNLOGD      $0xd8, Z5, Z19, Z18
+	VPANDD          Z6, Z18, Z18
+	VPSHUFB         Z0, Z13, Z22
+	VPMADDUBSW      Z8, Z18, Z18
+	VPMADDWD        Z22, Z18, Z18
+	VPSLLW          $0x02, Z21, Z22
+	VPTERNLOGD      $0xd8, Z5, Z20, Z22
+	VPANDD          Z6, Z22, Z22
+	VPSHUFB         Z2, Z13, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z18
+	VPSRLW          $0x04, Z19, Z19
+	VMOVDQA32       Z21, Z22
+	VPTERNLOGD      $0xd8, Z5, Z19, Z22
+	VPANDD          Z6, Z22, Z19
+	VPSHUFB         Z3, Z13, Z22
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z22, Z19, Z18
+	VPSRLW          $0x04, Z20, Z19
+	VPSRLW          $0x02, Z21, Z20
+	VPTERNLOGD      $0xd8, Z5, Z19, Z20
+	VPANDD          Z6, Z20, Z19
+	VPSHUFB         Z4, Z13, Z13
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z13, Z19, Z18
+	VSHUFI32X4      $0x55, Z14, Z17, Z13
+	VBROADCASTI64X4 (R11)(DX*2), Z20
+	VINSERTI64X4    $0x01, 64(R11)(DX*2), Z20, Z20
+	VBROADCASTI64X4 32(R11)(DX*2), Z21
+	VINSERTI64X4    $0x01, 96(R11)(DX*2), Z21, Z21
+	VMOVDQU32       128(R11)(DX*2), Z22
+	VPSLLW          $0x04, Z22, Z19
+	VPTERNLOGD      $0xd8, Z5, Z20, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z0, Z13, Z23
+	VPMADDUBSW      Z8, Z19, Z19
+	VPMADDWD        Z23, Z19, Z19
+	VPSLLW          $0x02, Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z21, Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z2, Z13, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VMOVDQA32       Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z20, Z23
+	VPANDD          Z6, Z23, Z20
+	VPSHUFB         Z3, Z13, Z23
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z23, Z20, Z19
+	VPSRLW          $0x04, Z21, Z20
+	VPSRLW          $0x02, Z22, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z4, Z13, Z13
+	VPMADDUBSW      Z11, Z20, Z20
+	VPDPWSSD        Z13, Z20, Z19
+	VSHUFPS         $0x88, Z19, Z18, Z13
+	VSHUFPS         $0xdd, Z19, Z18, Z18
+	VPADDD          Z18, Z13, Z13
+	VSHUFI32X4      $0xaa, Z14, Z17, Z18
+	VBROADCASTI64X4 (R12), Z20
+	VINSERTI64X4    $0x01, 64(R12), Z20, Z20
+	VBROADCASTI64X4 32(R12), Z21
+	VINSERTI64X4    $0x01, 96(R12), Z21, Z21
+	VMOVDQU32       128(R12), Z22
+	VPSLLW          $0x04, Z22, Z19
+	VPTERNLOGD      $0xd8, Z5, Z20, Z19
+	VPANDD          Z6, Z19, Z19
+	VPSHUFB         Z0, Z18, Z23
+	VPMADDUBSW      Z8, Z19, Z19
+	VPMADDWD        Z23, Z19, Z19
+	VPSLLW          $0x02, Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z21, Z23
+	VPANDD          Z6, Z23, Z23
+	VPSHUFB         Z2, Z18, Z24
+	VPMADDUBSW      Z9, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VMOVDQA32       Z22, Z23
+	VPTERNLOGD      $0xd8, Z5, Z20, Z23
+	VPANDD          Z6, Z23, Z20
+	VPSHUFB         Z3, Z18, Z23
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z23, Z20, Z19
+	VPSRLW          $0x04, Z21, Z20
+	VPSRLW          $0x02, Z22, Z21
+	VPTERNLOGD      $0xd8, Z5, Z20, Z21
+	VPANDD          Z6, Z21, Z20
+	VPSHUFB         Z4, Z18, Z18
+	VPMADDUBSW      Z11, Z20, Z20
+	VPDPWSSD        Z18, Z20, Z19
+	VSHUFI32X4      $0xff, Z14, Z17, Z14
+	VBROADCASTI64X4 (R12)(DX*1), Z17
+	VINSERTI64X4    $0x01, 64(R12)(DX*1), Z17, Z17
+	VBROADCASTI64X4 32(R12)(DX*1), Z18
+	VINSERTI64X4    $0x01, 96(R12)(DX*1), Z18, Z18
+	VMOVDQU32       128(R12)(DX*1), Z20
+	VPSLLW          $0x04, Z20, Z21
+	VPTERNLOGD      $0xd8, Z5, Z17, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z0, Z14, Z22
+	VPMADDUBSW      Z8, Z21, Z21
+	VPMADDWD        Z22, Z21, Z8
+	VPSLLW          $0x02, Z20, Z21
+	VPTERNLOGD      $0xd8, Z5, Z18, Z21
+	VPANDD          Z6, Z21, Z21
+	VPSHUFB         Z2, Z14, Z22
+	VPMADDUBSW      Z9, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z8
+	VPSRLW          $0x04, Z17, Z9
+	VMOVDQA32       Z20, Z17
+	VPTERNLOGD      $0xd8, Z5, Z9, Z17
+	VPANDD          Z6, Z17, Z9
+	VPSHUFB         Z3, Z14, Z17
+	VPMADDUBSW      Z10, Z9, Z9
+	VPDPWSSD        Z17, Z9, Z8
+	VPSRLW          $0x04, Z18, Z9
+	VPSRLW          $0x02, Z20, Z10
+	VPTERNLOGD      $0xd8, Z5, Z9, Z10
+	VPANDD          Z6, Z10, Z9
+	VPSHUFB         Z4, Z14, Z10
+	VPMADDUBSW      Z11, Z9, Z9
+	VPDPWSSD        Z10, Z9, Z8
+	VSHUFPS         $0x88, Z8, Z19, Z9
+	VSHUFPS         $0xdd, Z8, Z19, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z13, Z8
+	VSHUFPS         $0xdd, Z9, Z13, Z9
+	VPADDD          Z9, Z8, Z8
+	VSHUFI32X4      $0x88, Z8, Z15, Z9
+	VSHUFI32X4      $0xdd, Z8, Z15, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFI32X4      $0x08, Z9, Z9, Z8
+	VSHUFI32X4      $0x0d, Z9, Z9, Z9
+	VPADDD          Y9, Y8, Y8
+	VSHUFPS         $0x88, Z12, Z16, Z9
+	VSHUFPS         $0xdd, Z12, Z16, Z10
+	VPADDD          Z10, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z9, Z10
+	VSHUFPS         $0xdd, Z9, Z9, Z9
+	VPADDD          Z9, Z10, Z10
+	VPERMD          Z10, Z7, Z9
+	VPSLLD          $0x05, Y9, Y9
+	VPSUBD          Y9, Y8, Y8
+	VPBROADCASTD    206(R9), Y9
+	VPINSRD         $0x01, 206(R9)(DX*1), X9, X9
+	VPINSRD         $0x02, 206(R9)(DX*2), X9, X9
+	VPINSRD         $0x03, 206(R11), X9, X9
+	VPBROADCASTD    206(R11)(DX*1), Y10
+	VPINSRD         $0x01, 206(R11)(DX*2), X10, X10
+	VPINSRD         $0x02, 206(R12), X10, X10
+	VPINSRD         $0x03, 206(R12)(DX*1), X10, X10
+	VINSERTI32X4    $0x01, X10, Y9, Y9
+	VPSRLD          $0x10, Y9, Y9
+	VCVTDQ2PS       Y8, Y8
+	VBROADCASTSS    48(DI), Y10
+	VPMOVDW         Y9, X9
+	VCVTPH2PS       X9, Y9
+	VMULPS          Y10, Y9, Y9
+	VMULPS          Y9, Y8, Y8
+	VADDPS          Y8, Y1, Y1
+	ADDQ            $+210, R9
+	ADDQ            $+210, R11
+	ADDQ            $+210, R12
+	ADDQ            $0x00000100, SI
+	ADDQ            $0x000000a0, DI
+	SUBQ            $0x01, R8
+	JNZ             block
+	VMOVUPS         Y1, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_each3f<>+0(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+8(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+16(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+24(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+32(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+40(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+48(SB)/8, $0x3f3f3f3f3f3f3f3f
+DATA decode_each3f<>+56(SB)/8, $0x3f3f3f3f3f3f3f3f
+GLOBL decode_each3f<>(SB), RODATA|NOPTR, $64

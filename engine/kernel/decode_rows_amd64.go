@@ -9,15 +9,17 @@ import (
 )
 
 type (
-	dotEightFunc = func(dst *float32, w *byte, stride int, x *int8, side *byte, blocks int)
-	dotSuperFunc = func(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+	dotEightFunc  = func(dst *float32, w *byte, stride int, x *int8, side *byte, blocks int)
+	dotSuperFunc  = func(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+	dotEightsFunc = func(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 )
 
 // decoders multiply few activation rows straight from the blocks of the weights: eight weight rows of a simple format at a
-// time, any number of a K format.
+// time, any number of a K format, or where there is a kernel for it, any multiple of eight.
 type decoders struct {
-	eight map[gguf.Type]dotEightFunc
-	super map[gguf.Type]dotSuperFunc
+	eight  map[gguf.Type]dotEightFunc
+	super  map[gguf.Type]dotSuperFunc
+	eights map[gguf.Type]dotEightsFunc
 }
 
 // decodeInputs is the number of activation rows up to which reading the blocks once for each is faster than unpacking.
@@ -34,11 +36,29 @@ var decodersAVX2 = decoders{
 	},
 }
 
+var decodersAVX512 = decoders{
+	eight: decodersAVX2.eight, super: decodersAVX2.super,
+	eights: map[gguf.Type]dotEightsFunc{
+		gguf.Q2_K: dotEightsQ2_KAVX512, gguf.Q3_K: dotEightsQ3_KAVX512, gguf.Q4_K: dotEightsQ4_KAVX512, gguf.Q5_K: dotEightsQ5_KAVX512,
+		gguf.Q6_K: dotEightsQ6_KAVX512,
+	},
+}
+
 // rows computes the outputs of weight rows from on, as many as it can up to to, and returns the first it has not.
 func (d *decoders) rows(m *product, f *format, from, to int) int {
 	codes, side, strideSide, blocks := m.in.integerForm(f, 0, m.w.Cols)
 	stride := m.w.Type.RowBytes(m.w.Cols)
 	x := func(i int) (*int8, *byte) { return &codes[i*m.w.Cols], (*byte)(unsafe.Add(side, i*strideSide)) }
+	if dot, eights := d.eights[m.w.Type], (to-from)/8; dot != nil && eights > 0 {
+		for i := range m.in.n {
+			c, s := x(i)
+			dot(&m.dst[i*m.w.Rows+from], &m.w.Data[from*stride], stride, eights, c, s, blocks)
+		}
+		from += 8 * eights
+	}
+	if from == to {
+		return to
+	}
 	if dot := d.super[m.w.Type]; dot != nil {
 		for i := range m.in.n {
 			c, s := x(i)

@@ -54,7 +54,7 @@ func integerTilesAVX2() *integerTiles {
 
 func integerTilesAVX512() *integerTiles {
 	return &integerTiles{
-		decode: &decodersAVX2, rows: 32, lanes: 16, inputs: []int{6, 4, 2, 1},
+		decode: &decodersAVX512, rows: 32, lanes: 16, inputs: []int{6, 4, 2, 1},
 		blocks:      []integerFunc{blocks6AVX512, blocks4AVX512, blocks2AVX512, blocks1AVX512},
 		blocksMin:   []integerFunc{blocksMin6AVX512, blocksMin4AVX512, blocksMin2AVX512, blocksMin1AVX512},
 		supers16:    []integerFunc{supers16x6AVX512, supers16x4AVX512, supers16x2AVX512, supers16x1AVX512},

@@ -19,6 +19,7 @@ func decode() {
 			dotSuper(f)
 		}
 	}
+	decodeWide()
 }
 
 // dotter multiplies unpacked weight codes with activation codes.

@@ -1,0 +1,520 @@
+package main
+
+import (
+	"fmt"
+	"math/bits"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// The wide decode kernels multiply one activation row with eight weight rows of a K format at a time, in 512 bits. What
+// belongs to a row's block as a whole (scales, minima, d) is worked out for four rows at once, a row per 128 bits, and
+// block results are scaled for eight rows at once, a row per lane. A vector of codes holds two runs of 32 elements, runs
+// that lie a fixed distance apart in the block's bytes; the activation codes are put into the same order once a block and
+// stay in registers while the rows go by.
+type wideFormat struct {
+	blockFormat
+	runs   [4][2]int // the 32-element runs of each vector of codes
+	run16  bool      // scales are of 16 elements
+	header int       // offset of the 16 bytes that scales reads
+	scales func(h *wideHeader)
+	masks  []byte                                                         // bytes that codes masks with
+	halves func(w *wideDecoder) reg.VecVirtual                            // d in the lower word of eight lanes, and m in the upper
+	codes  func(w *wideDecoder, row int, emit func(codes reg.VecVirtual)) // the four vectors of a row
+}
+
+// wideHeader is what four rows have beside their codes.
+type wideHeader struct {
+	w            *wideDecoder
+	bytes        reg.VecVirtual    // as loaded
+	scales, mins [2]reg.VecVirtual // words; the second nil with 8 scales; mins nil without
+}
+
+var nibbleRuns, quarterRuns = [4][2]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, [4][2]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}
+
+// wideFormats gives the layouts to 512 bits.
+func wideFormats() []wideFormat {
+	by := map[string]wideFormat{
+		"Q2_K": {runs: quarterRuns, run16: true, header: 0, scales: (*wideHeader).q2K, halves: insertedHalves(80, 0), masks: []byte{15, 3}, codes: (*wideDecoder).q2K},
+		"Q3_K": {runs: quarterRuns, run16: true, header: 94, scales: (*wideHeader).q3K, halves: headerHalves(3, 16), masks: []byte{3, 7}, codes: (*wideDecoder).q3K},
+		"Q4_K": {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).q4K},
+		"Q5_K": {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15, 31}, codes: (*wideDecoder).q5K},
+		"Q6_K": {runs: quarterRuns, run16: true, header: 192, scales: (*wideHeader).q6K, halves: insertedHalves(206, 16), masks: []byte{15, 63}, codes: (*wideDecoder).q6K},
+	}
+	var out []wideFormat
+	for _, f := range blockFormats {
+		if w, ok := by[f.name]; ok {
+			w.blockFormat = f
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// wideDecoder are the registers of a kernel in the making.
+type wideDecoder struct {
+	wideFormat
+	rows    rows
+	zero    reg.VecVirtual
+	loaded  map[string]reg.VecVirtual // constants
+	headers [2]*wideHeader
+}
+
+func decodeWide() {
+	for _, f := range wideFormats() {
+		w := &wideDecoder{wideFormat: f, loaded: map[string]reg.VecVirtual{}}
+		w.kernel()
+	}
+}
+
+func (w *wideDecoder) kernel() {
+	begin("dotEights"+w.name+"AVX512", "func(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)",
+		"dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.")
+	dst, from, stride, eights := arg("dst"), arg("w"), arg("stride"), arg("eights")
+	w.preload()
+	Label("eight")
+	x, side, blocks := arg("x"), arg("side"), arg("blocks")
+	first, next := GP64(), GP64()
+	MOVQ(from, first)
+	LEAQ(Mem{Base: from, Index: stride, Scale: 8}, from)
+	MOVQ(from, next)
+	w.rows = newRows(first, stride, 8)
+	total := YMM()
+	VPXORD(total, total, total)
+	loop("block", blocks, 1, func() {
+		for off := 0; off < 8*w.bytes; off += 64 {
+			PREFETCHT0(Mem{Base: next, Disp: off})
+		}
+		ADDQ(U32(8*w.bytes), next)
+		w.block(x, side, total)
+		w.rows.advance(w.bytes)
+		ADDQ(U32(256), x)
+		ADDQ(U32(sideBytes), side)
+	})
+	VMOVUPS(total, Mem{Base: dst})
+	ADDQ(Imm(32), dst)
+	DECQ(eights)
+	JNZ(LabelRef("eight"))
+	end()
+}
+
+// block adds the products of a block of eight rows to total.
+func (w *wideDecoder) block(x, side reg.GPVirtual, total reg.VecVirtual) {
+	xs := w.activations(x)
+	sums := w.sums(side)
+	var fours, low [2]reg.VecVirtual
+	for g := range 2 {
+		h := &wideHeader{w: w, bytes: w.four(4*g, w.header)}
+		w.headers[g] = h
+		w.wideFormat.scales(h)
+		low[g] = h.sumProduct(sums)
+		fours[g] = addPairs(w.pair(h, 4*g, 0, xs), w.pair(h, 4*g, 2, xs))
+	}
+	whole, least := addFours(fours[0], fours[1]).AsY(), w.addLow(low[0], low[1]).AsY()
+	if w.offset > 0 {
+		VPSLLD(Imm(uint64(bits.TrailingZeros8(w.offset))), least, least)
+		VPSUBD(least, whole, whole)
+	}
+	halves := w.halves(w).AsY()
+	VCVTDQ2PS(whole, whole)
+	dx := YMM()
+	VBROADCASTSS(Mem{Base: side, Disp: sideD}, dx)
+	scale := lowerHalves(halves)
+	VMULPS(dx, scale, scale)
+	VMULPS(scale, whole, whole)
+	VADDPS(whole, total, total)
+	if w.minima {
+		VPSRLD(Imm(16), halves, halves)
+		VCVTDQ2PS(least, least)
+		scale := lowerHalves(halves)
+		VMULPS(dx, scale, scale)
+		VMULPS(scale, least, least)
+		VSUBPS(least, total, total)
+	}
+}
+
+// lowerHalves widens the half precision number in the lower word of each of eight lanes.
+func lowerHalves(v reg.Register) reg.VecVirtual {
+	words, out := XMM(), YMM()
+	VPMOVDW(v, words)
+	VCVTPH2PS(words, out)
+	return out
+}
+
+// activations loads the codes of a block in the order of the weight codes.
+func (w *wideDecoder) activations(x reg.GPVirtual) []reg.VecVirtual {
+	v := make([]reg.VecVirtual, 4)
+	for i, runs := range w.runs {
+		v[i] = ZMM()
+		VBROADCASTI64X4(Mem{Base: x, Disp: 32 * runs[0]}, v[i])
+		VINSERTI64X4(Imm(1), Mem{Base: x, Disp: 32 * runs[1]}, v[i], v[i])
+	}
+	return v
+}
+
+// sums loads the sums of the activation codes, of 16 or of 32, into every 128 bits.
+func (w *wideDecoder) sums(side reg.GPVirtual) [2]reg.VecVirtual {
+	v := [2]reg.VecVirtual{ZMM()}
+	if !w.run16 {
+		VBROADCASTI32X4(Mem{Base: side, Disp: sideSums32}, v[0])
+		return v
+	}
+	v[1] = ZMM()
+	VBROADCASTI32X4(Mem{Base: side, Disp: sideSums}, v[0])
+	VBROADCASTI32X4(Mem{Base: side, Disp: sideSums + 16}, v[1])
+	return v
+}
+
+// sumProduct returns, in the four lanes of each row, parts of the product of the sums with the minima; with the scales,
+// if what has to be made up for is the codes' offset.
+func (h *wideHeader) sumProduct(sums [2]reg.VecVirtual) reg.VecVirtual {
+	by, out := h.mins, ZMM()
+	if by[0] == nil {
+		by = h.scales
+	}
+	VPMADDWD(sums[0], by[0], out)
+	if by[1] != nil {
+		dpwssd(sums[1], by[1], out)
+	}
+	return out
+}
+
+// pair returns the products of rows r and r+1 of four, which begin at row first, as addPairs leaves them.
+func (w *wideDecoder) pair(h *wideHeader, first, r int, x []reg.VecVirtual) reg.VecVirtual {
+	return addPairs(w.row(h, first, r, x), w.row(h, first, r+1, x))
+}
+
+// row returns parts of the product of a row in all lanes.
+func (w *wideDecoder) row(h *wideHeader, first, r int, x []reg.VecVirtual) reg.VecVirtual {
+	scales := ZMM()
+	high := h.scales[1]
+	if high == nil {
+		high = h.scales[0]
+	}
+	VSHUFI32X4(Imm(uint64(r*0x55)), high, h.scales[0], scales) // of the row alone: in all parts, or the first eight in two, the others in two
+	out := ZMM()
+	v := 0
+	w.codes(w, first+r, func(codes reg.VecVirtual) {
+		scale := ZMM()
+		VPSHUFB(w.pick(v), scales, scale)
+		VPMADDUBSW(x[v], codes, codes)
+		if v == 0 {
+			VPMADDWD(scale, codes, out)
+		} else {
+			dpwssd(scale, codes, out)
+		}
+		v++
+	})
+	return out
+}
+
+// pick spreads the scales of a vector of codes over its words.
+func (w *wideDecoder) pick(v int) reg.VecVirtual {
+	var parts [4]uint64
+	for i := range parts {
+		word := w.runs[v][i/2]
+		if w.run16 {
+			word = (2*word + i%2) % 8
+		}
+		parts[i] = uint64(2*word) | uint64(2*word+1)<<8
+		parts[i] *= 0x0001000100010001
+	}
+	name := "pickNibbles"
+	if w.run16 {
+		name = "pickQuarters"
+	}
+	return w.constant(fmt.Sprint(name, v), []uint64{parts[0], parts[0], parts[1], parts[1], parts[2], parts[2], parts[3], parts[3]})
+}
+
+// constant is a register that holds a table, loaded before the loops; 32 bytes are repeated.
+func (w *wideDecoder) constant(name string, words []uint64) reg.VecVirtual {
+	if v, ok := w.loaded[name]; ok {
+		return v
+	}
+	v := ZMM()
+	if m := table(name, words); len(words) == 4 {
+		VBROADCASTI64X4(m, v)
+	} else {
+		VMOVDQU32(m, v)
+	}
+	w.loaded[name] = v
+	return v
+}
+
+// preload loads the constants that the loops use.
+func (w *wideDecoder) preload() {
+	w.zero = ZMM()
+	VPXORD(w.zero, w.zero, w.zero)
+	for v := range 4 {
+		w.pick(v)
+	}
+	for _, b := range w.masks {
+		w.mask(b)
+	}
+	w.rowOrder()
+}
+
+// mask is a register of 64 bytes b.
+func (w *wideDecoder) mask(b byte) reg.VecVirtual {
+	x := uint64(b) * 0x0101010101010101
+	return w.constant("each"+hex(b), []uint64{x, x, x, x, x, x, x, x})
+}
+
+// four16 is a table that repeats 16 bytes four times.
+func four16(name string, low, high uint64) Mem {
+	return table(name, []uint64{low, high, low, high, low, high, low, high})
+}
+
+// four loads 16 bytes at an offset of each of four rows.
+func (w *wideDecoder) four(first, off int) reg.VecVirtual {
+	v := ZMM()
+	VBROADCASTI32X4(w.rows.at(first, off), v)
+	for r := 1; r < 4; r++ {
+		VINSERTI32X4(Imm(uint64(r)), w.rows.at(first+r, off), v, v)
+	}
+	return v
+}
+
+// addPairs adds neighbours: in each 128 bits the result has two lanes of a, then two of b.
+func addPairs(a, b reg.VecVirtual) reg.VecVirtual {
+	even, odd := ZMM(), ZMM()
+	VSHUFPS(Imm(0x88), b, a, even)
+	VSHUFPS(Imm(0xdd), b, a, odd)
+	VPADDD(odd, even, even)
+	return even
+}
+
+// addFours adds the 128-bit parts of two vectors: four lanes of a, then four of b.
+func addFours(a, b reg.VecVirtual) reg.VecVirtual {
+	even, odd := ZMM(), ZMM()
+	VSHUFI32X4(Imm(0x88), b, a, even)
+	VSHUFI32X4(Imm(0xdd), b, a, odd)
+	VPADDD(odd, even, even)
+	low, high := ZMM(), ZMM()
+	VSHUFI32X4(Imm(0x08), even, even, low)
+	VSHUFI32X4(Imm(0x0d), even, even, high)
+	VPADDD(high.AsY(), low.AsY(), low.AsY())
+	return low
+}
+
+// addLow adds the four lanes of each of twice four rows.
+func (w *wideDecoder) addLow(a, b reg.VecVirtual) reg.VecVirtual {
+	v := addPairs(a, b)
+	v = addPairs(v, v)
+	out := ZMM()
+	VPERMD(v, w.rowOrder(), out)
+	return out
+}
+
+// rowOrder picks lanes 0 of four 128-bit parts, then lanes 1.
+func (w *wideDecoder) rowOrder() reg.VecVirtual {
+	return w.constant("rowOrder", []uint64{4 << 32, 8 | 12<<32, 1 | 5<<32, 9 | 13<<32})
+}
+
+// headerHalves takes a lane of the headers, shifted right by some bits.
+func headerHalves(lane, shift uint64) func(w *wideDecoder) reg.VecVirtual {
+	return func(w *wideDecoder) reg.VecVirtual {
+		at := func(row uint64) uint64 { return 4*row + lane | (4*row+4+lane)<<32 }
+		order, out := ZMM(), w.headers[0].bytes
+		VBROADCASTI64X4(table(fmt.Sprint("lane", lane), []uint64{at(0), at(2), at(4), at(6)}), order)
+		VPERMT2D(w.headers[1].bytes, order, out)
+		if shift > 0 {
+			VPSRLD(Imm(shift), out, out)
+		}
+		return out
+	}
+}
+
+// insertedHalves reads them from their place in each row's block, shifted right by some bits.
+func insertedHalves(off int, shift uint64) func(w *wideDecoder) reg.VecVirtual {
+	return func(w *wideDecoder) reg.VecVirtual {
+		var parts [2]reg.VecVirtual
+		for i := range parts {
+			parts[i] = YMM()
+			VPBROADCASTD(w.rows.at(4*i, off), parts[i])
+			for r := 1; r < 4; r++ {
+				VPINSRD(Imm(uint64(r)), w.rows.at(4*i+r, off), parts[i].AsX(), parts[i].AsX())
+			}
+		}
+		VINSERTI32X4(Imm(1), parts[1].AsX(), parts[0], parts[0])
+		if shift > 0 {
+			VPSRLD(Imm(shift), parts[0], parts[0])
+		}
+		return parts[0]
+	}
+}
+
+// selected takes the bits of a where mask is set, else those of b, which is overwritten.
+func selected(mask, a, b reg.VecVirtual) reg.VecVirtual {
+	VPTERNLOGD(Imm(0xd8), mask, a, b)
+	return b
+}
+
+// q4K: words 1 and 2 of the header have the lower six bits of four scales and four minima each, word 3 the lower four bits
+// of the others, whose upper two are the upper two of words 1 and 2.
+func (h *wideHeader) q4K() {
+	low, high := ZMM(), ZMM()
+	VPSHUFD(Imm(0xed), h.bytes, low) // words 1, 3, 2, 3
+	VPSRLVD(four16("k4Shift", 0, 4<<32), low, low)
+	VPANDD(four16("k4Low", 0x0f0f0f0f_3f3f3f3f, 0x0f0f0f0f_3f3f3f3f), low, low)
+	VPSHUFD(Imm(0x84), h.bytes, high) // any, 1, any, 2
+	VPSRLD(Imm(2), high, high)
+	VPANDD(four16("k4High", 0x30303030_00000000, 0x30303030_00000000), high, high)
+	VPORD(high, low, low)
+	h.scales[0], h.mins[0] = ZMM(), ZMM()
+	VPUNPCKLBW(h.w.zero, low, h.scales[0])
+	VPUNPCKHBW(h.w.zero, low, h.mins[0])
+}
+
+// q2K: a byte has four bits of a scale and four of a minimum.
+func (h *wideHeader) q2K() {
+	low, high := ZMM(), ZMM()
+	VPANDD(h.w.mask(15), h.bytes, low)
+	VPSRLW(Imm(4), h.bytes, high)
+	VPANDD(h.w.mask(15), high, high)
+	for i, v := range []reg.VecVirtual{low, high} {
+		words := [2]reg.VecVirtual{ZMM(), ZMM()}
+		VPUNPCKLBW(h.w.zero, v, words[0])
+		VPUNPCKHBW(h.w.zero, v, words[1])
+		if i == 0 {
+			h.scales = words
+		} else {
+			h.mins = words
+		}
+	}
+}
+
+// signed widens signed bytes to the scales.
+func (h *wideHeader) signed(v reg.VecVirtual) {
+	h.scales = [2]reg.VecVirtual{ZMM(), ZMM()}
+	VPUNPCKLBW(v, v, h.scales[0])
+	VPUNPCKHBW(v, v, h.scales[1])
+	for _, s := range h.scales {
+		VPSRAW(Imm(8), s, s)
+	}
+}
+
+func (h *wideHeader) q6K() { h.signed(h.bytes) }
+
+// q3K: the header begins two bytes before the scales. The first eight bytes have the lower four bits of the scales, the last
+// four the upper two, scales 0 to 3 lowest.
+func (h *wideHeader) q3K() {
+	low, high := ZMM(), ZMM()
+	VPSHUFB(four16("k3Low", 0x0908070605040302, 0x0908070605040302), h.bytes, low)
+	VPSHUFB(four16("k3High", 0x0d0c0b0a0d0c0b0a, 0x0d0c0b0a0d0c0b0a), h.bytes, high)
+	VPSRLVQ(four16("k3ShiftLow", 0, 4), low, low)
+	VPROLVD(four16("k3ShiftHigh", 4|2<<32, 0|30<<32), high, high)
+	VPANDD(four16("k3MaskLow", 0x0f0f0f0f0f0f0f0f, 0x0f0f0f0f0f0f0f0f), low, low)
+	VPANDD(four16("k3MaskHigh", 0x3030303030303030, 0x3030303030303030), high, high)
+	VPORD(high, low, low)
+	VPSUBB(four16("bytes32", 0x2020202020202020, 0x2020202020202020), low, low)
+	h.signed(low)
+}
+
+func (w *wideDecoder) load(row, off int) reg.VecVirtual {
+	v := ZMM()
+	VMOVDQU32(w.rows.at(row, off), v)
+	return v
+}
+
+// loadTwice loads the 32 bytes at off into both halves.
+func (w *wideDecoder) loadTwice(row, off int) reg.VecVirtual {
+	v := ZMM()
+	VBROADCASTI64X4(w.rows.at(row, off), v)
+	return v
+}
+
+// loadHalves loads 32 bytes each at two offsets.
+func (w *wideDecoder) loadHalves(row, low, high int) reg.VecVirtual {
+	v := ZMM()
+	VBROADCASTI64X4(w.rows.at(row, low), v)
+	VINSERTI64X4(Imm(1), w.rows.at(row, high), v, v)
+	return v
+}
+
+// shifted moves bits left (n > 0) or right.
+func (w *wideDecoder) shifted(v reg.VecVirtual, n int) reg.VecVirtual {
+	out := ZMM()
+	switch {
+	case n > 0:
+		VPSLLW(Imm(uint64(n)), v, out)
+	case n < 0:
+		VPSRLW(Imm(uint64(-n)), v, out)
+	default:
+		VMOVDQA32(v, out)
+	}
+	return out
+}
+
+// masked keeps the bits of b in every byte.
+func (w *wideDecoder) masked(v reg.VecVirtual, b byte) reg.VecVirtual {
+	out := ZMM()
+	VPANDD(w.mask(b), v, out)
+	return out
+}
+
+// rotated turns both halves left by their own number of bits, within 64; 64-n turns right.
+func (w *wideDecoder) rotated(v reg.VecVirtual, low, high uint64) reg.VecVirtual {
+	out := ZMM()
+	VPROLVQ(table(fmt.Sprintf("turn%dAnd%d", low, high), []uint64{low, low, low, low, high, high, high, high}), v, out)
+	return out
+}
+
+func (w *wideDecoder) q4K(row int, emit func(reg.VecVirtual)) {
+	for j := range 2 {
+		q := w.load(row, 16+64*j)
+		emit(w.masked(q, 15))
+		emit(w.masked(w.shifted(q, -4), 15))
+	}
+}
+
+// q5K: bit i of byte l of the high bits is that of element l of run i.
+func (w *wideDecoder) q5K(row int, emit func(reg.VecVirtual)) {
+	high := w.loadTwice(row, 16)
+	left := func(run int) uint64 { return uint64(4-run) & 63 }
+	for j := range 2 {
+		q := w.load(row, 48+64*j)
+		for i := range 2 {
+			if i == 1 {
+				q = w.shifted(q, -4)
+			}
+			runs := w.runs[2*j+i]
+			emit(w.masked(selected(w.mask(15), q, w.rotated(high, left(runs[0]), left(runs[1]))), 31))
+		}
+	}
+}
+
+func (w *wideDecoder) q6K(row int, emit func(reg.VecVirtual)) {
+	a, b, high := w.loadHalves(row, 0, 64), w.loadHalves(row, 32, 96), w.load(row, 128)
+	for j, q := range []reg.VecVirtual{a, b, a, b} {
+		if j >= 2 {
+			q = w.shifted(q, -4)
+		}
+		emit(w.masked(selected(w.mask(15), q, w.shifted(high, 4-2*j)), 63))
+	}
+}
+
+func (w *wideDecoder) q2K(row int, emit func(reg.VecVirtual)) {
+	q := w.load(row, 16)
+	for j := range 4 {
+		v := q
+		if j > 0 {
+			v = w.shifted(q, -2*j)
+		}
+		emit(w.masked(v, 3))
+	}
+}
+
+// q3K: bit i of byte l of the high bits is that of element l of run i.
+func (w *wideDecoder) q3K(row int, emit func(reg.VecVirtual)) {
+	q, high := w.load(row, 32), w.loadTwice(row, 0)
+	for j := range 4 {
+		v := q
+		if j > 0 {
+			v = w.shifted(q, -2*j)
+		}
+		emit(w.masked(selected(w.mask(3), v, w.rotated(high, uint64(2-j)&63, uint64(2-j-4)&63)), 7))
+	}
+}
