@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"attnbudget/engine"
 	"attnbudget/engine/tokenizer"
@@ -50,13 +51,15 @@ func (t ChoiceTask) contentHash() string {
 // check refuses what is no question with answers.
 func (t ChoiceTask) check() error {
 	switch {
-	case t.Question == "" || len(t.Answers) < 2 || slices.Contains(t.Answers, ""):
+	case blank(t.Question) || len(t.Answers) < 2 || slices.ContainsFunc(t.Answers, blank):
 		return fmt.Errorf("a question and two answers at least are needed, none of them empty; it has %q and %q", t.Question, t.Answers)
 	case len(t.Answers) > maxAnswers:
 		return fmt.Errorf("it has %d answers, at most %d are read", len(t.Answers), maxAnswers)
 	}
 	return nil
 }
+
+func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
 // maxAnswers is the most answers upstream takes.
 const maxAnswers = 100
@@ -145,7 +148,7 @@ func (r *choiceReader) task() (ChoiceTask, error) {
 // ReadChoices reads upstream's binary format, uint32 n; uint32 offsets [n]; n tasks, or JSON lines with "question",
 // "choices" and "gold", from 0, which it tells by their content. Errors are *FormatError.
 func ReadChoices(in Input) ([]ChoiceTask, error) {
-	if in.isJSONLines() {
+	if in.isText() {
 		return readChoiceLines(in)
 	}
 	fail := func(format string, a ...any) ([]ChoiceTask, error) {

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // choiceLine is a line of a multiple-choice file of JSON lines, such as ARC and MMLU are published in.
@@ -17,11 +19,15 @@ type choiceLine struct {
 	Gold     *int     `json:"gold"` // from 0
 }
 
-// isJSONLines tells JSON lines from upstream's binary format: that begins with a number below 2²⁴, whose last byte is 0.
-func (in Input) isJSONLines() bool {
-	head := bytes.TrimLeft(bytes.TrimPrefix(in.Data, bomUTF8), " \t\r\n")
-	utf16 := bytes.HasPrefix(in.Data, bomUTF16LE) || bytes.HasPrefix(in.Data, bomUTF16BE)
-	return utf16 || bytes.HasPrefix(head, []byte("{")) && !bytes.Contains(in.Data[:min(4, len(in.Data))], []byte{0})
+// isText tells JSON lines, or another text, from upstream's binary format: that begins with a number below 2²⁴, whose last byte
+// is 0.
+func (in Input) isText() bool {
+	if bytes.HasPrefix(in.Data, bomUTF16LE) || bytes.HasPrefix(in.Data, bomUTF16BE) {
+		return true
+	}
+	data := bytes.TrimPrefix(in.Data, bomUTF8)
+	head := data[:min(4, len(data))]
+	return len(head) > 0 && !slices.ContainsFunc(head, func(b byte) bool { return b == 0 || b >= utf8.RuneSelf })
 }
 
 // readChoiceLines reads one object a line. The question is put as in the binary files made of them: "Question: ... Answer:".

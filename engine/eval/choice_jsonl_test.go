@@ -70,6 +70,7 @@ func TestChoicesOfJSONLinesAreRefusedByLine(t *testing.T) {
 		{"empty question", `{"question": " ", "choices": ["a", "b"], "gold": 0}`, "none of them empty"},
 		{"one choice", `{"question": "Q", "choices": ["a"], "gold": 0}`, "two answers at least"},
 		{"empty choice", `{"question": "Q", "choices": ["a", ""], "gold": 0}`, "none of them empty"},
+		{"blank choice", `{"question": "Q", "choices": [" ", "b"], "gold": 0}`, "none of them empty"},
 		{"choices as a text", `{"question": "Q", "choices": "ab", "gold": 0}`, "choices"},
 		{"too many choices", `{"question": "Q", "choices": [` + strings.Repeat(`"a",`, 100) + `"a"], "gold": 0}`, "at most 100"},
 		{"unknown field", `{"question": "Q", "choices": ["a", "b"], "gold": 0, "answerKey": "B"}`, "answerKey"},

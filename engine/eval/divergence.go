@@ -2,7 +2,7 @@ package eval
 
 import (
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -21,12 +21,17 @@ type Divergence struct {
 	NSeq   int // as upstream prints it
 	Chunks int // to compare
 
+	Format       LogitsFormat // of the base's file
+	TokensSHA256 string       // of the base's tokens, int32 little endian
+	Origin       Origin       // of the base; zero where the format does not tell
+
 	Warnings []string // for people
 
 	threads int
 	name    string
 	base    io.ReaderAt
 	layout  logitsLayout
+	rows    *rowBuffers
 }
 
 // DivergenceOptions of a comparison; a zero field takes its default. The context is the base's.
@@ -34,6 +39,9 @@ type DivergenceOptions struct {
 	NBatch  int // tokens decoded at once; default 2048
 	Chunks  int // at most so many; default all
 	Threads int // for reading logits; default one per processor
+
+	// BaseModel is the fingerprint that the base's model must have; default any. Only a float32 file tells.
+	BaseModel string
 }
 
 // DivergenceChunk is one finished chunk and its JSON line. Sums are over the scored tokens; nll are negative
@@ -68,15 +76,19 @@ func NewDivergence(tok *tokenizer.Tokenizer, name string, base io.ReaderAt, size
 	if tok.AddEOS() {
 		return nil, fmt.Errorf("kl-divergence: %s: the vocabulary ends every text with an EOS token, for which the protocol has no rule", name)
 	}
-	l, tokens, err := readLogitsHeader(name, base, size)
+	f, err := readLogitsFile(name, base, size)
 	if err != nil {
 		return nil, err
 	}
-	if l.vocab != tok.VocabSize() {
-		return nil, &FormatError{name, 0, fmt.Sprintf("inconsistent vocabulary: the base model has %d tokens, this one %d", l.vocab, tok.VocabSize())}
+	if f.vocab != tok.VocabSize() {
+		return nil, &FormatError{name, 0, fmt.Sprintf("inconsistent vocabulary: the base model has %d tokens, this one %d", f.vocab, tok.VocabSize())}
 	}
-	d := &Divergence{threads: o.Threads, name: name, base: base, layout: l, Chunks: l.chunks}
-	d.passages = passages{NCtx: l.nCtx, bos: tok.BOS(), addBOS: tok.AddBOS(), tokens: tokens}
+	if err := f.checkModel(o.BaseModel); err != nil {
+		return nil, &FormatError{name, 0, err.Error()}
+	}
+	d := &Divergence{Chunks: f.chunks, Format: f.format, TokensSHA256: f.sha256, Origin: f.origin, threads: o.Threads, name: name, base: base, layout: f.logitsLayout}
+	d.rows = newRowBuffers(f.format.rowBytes(f.vocab))
+	d.passages = passages{NCtx: f.nCtx, bos: tok.BOS(), addBOS: tok.AddBOS(), tokens: f.tokens}
 	d.NSeq, d.NBatch = d.parallel(defaultInt(o.NBatch, 2048))
 	if o.Chunks > d.Chunks {
 		d.Warnings = append(d.Warnings, fmt.Sprintf("%s: %d chunks are wanted, it has %d: all are compared", name, o.Chunks, d.Chunks))
@@ -146,49 +158,23 @@ type point struct {
 
 // compare evaluates n chunks from chunk start (from 0) against the base.
 func (d *Divergence) compare(ctx context.Context, s scorer, start, n int) ([]point, error) {
-	codes := make([]byte, int64(n)*d.layout.chunkBytes())
-	if _, err := d.base.ReadAt(codes, d.layout.chunk(start)); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.name, err)
-	}
 	s.context.Clear()
-	b, rows, targets := d.batch(start, n)
-	points := make([]point, len(rows))
-	rowBytes := 2 * codesPerRow(d.layout.vocab)
-	err := s.visit(ctx, b, rows, func(i int, logits []float32) {
-		points[i] = compareLogits(logits, codes[i*rowBytes:][:rowBytes], targets[i])
+	b, places, targets := d.batch(start, n)
+	points := make([]point, len(places))
+	err := s.visit(ctx, b, places, func(i int, logits []float32) error {
+		return d.rows.with(func(row []byte) (err error) {
+			if _, err := d.base.ReadAt(row, d.layout.chunk(start)+int64(i)*int64(len(row))); err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
+			points[i], err = d.layout.format.compare(logits, row, targets[i])
+			var damaged *rowError
+			if errors.As(err, &damaged) {
+				return &FormatError{d.name, 0, fmt.Sprintf("chunk %d: %v", start+i/d.scored()+1, err)}
+			}
+			return err
+		})
 	})
 	return points, err
-}
-
-// compareLogits compares logits with a row of a logits file, in upstream's float32 steps: Σ p·(log p − log q) over the
-// entries whose base log-probability is above -16.
-func compareLogits(logits []float32, row []byte, token int32) point {
-	top, mode := logits[0], 0
-	for i, l := range logits {
-		if l > top || math.IsNaN(float64(l)) { // a NaN stays, and shows in the sums
-			top, mode = l, i
-		}
-	}
-	logSum := logSumExp(logits, top)
-	scale := math.Float32frombits(binary.LittleEndian.Uint32(row))
-	lowest := math.Float32frombits(binary.LittleEndian.Uint32(row[4:]))
-	codes := row[8:]
-	base := func(i int) float32 { return scale*float32(binary.LittleEndian.Uint16(codes[2*i:])) + lowest }
-
-	p := point{nll: top + logSum - logits[token], nllBase: -base(int(token))}
-	normalizer := top + logSum
-	baseMode, baseTop := 0, base(0)
-	for i, l := range logits {
-		logP := base(i)
-		if logP > baseTop {
-			baseTop, baseMode = logP, i
-		}
-		if logP > -codeRange {
-			p.kld += float64(float32(math.Exp(float64(logP))) * (logP - l + normalizer))
-		}
-	}
-	p.sameTop = mode == baseMode
-	return p
 }
 
 // newDivergenceChunk sums up one chunk.

@@ -3,7 +3,7 @@ package eval
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,208 +13,141 @@ import (
 	"testing"
 
 	"attnbudget/engine/tokenizer"
+
+	"gonum.org/v1/gonum/stat"
 )
 
-// memoryFile is an io.WriterAt and io.ReaderAt.
-type memoryFile struct{ b []byte }
-
-func (m *memoryFile) WriteAt(p []byte, at int64) (int, error) {
-	if end := int(at) + len(p); end > len(m.b) {
-		m.b = append(m.b, make([]byte, end-len(m.b))...)
-	}
-	return copy(m.b[at:], p), nil
-}
-
-func (m *memoryFile) ReadAt(p []byte, at int64) (int, error) {
-	return bytes.NewReader(m.b).ReadAt(p, at)
-}
-
-// hashBase writes the logits file of a hash model.
-func hashBase(t testing.TB, tok *tokenizer.Tokenizer, m *hashModel, chunks int) (*memoryFile, *Perplexity, []Chunk) {
+func newDivergence(t testing.TB, tok *tokenizer.Tokenizer, base *memoryFile, o DivergenceOptions) *Divergence {
 	t.Helper()
-	p, err := NewPerplexity(tok, builtinInput(t, "evaluation.txt"), PerplexityOptions{NCtx: 32, Chunks: chunks})
+	d, err := NewDivergence(tok, "base", base, int64(len(base.b)), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var f memoryFile
-	done, err := p.RunBase(t.Context(), m, &f, nil, func(Chunk) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &f, p, done
+	return d
 }
 
-func TestBasePerplexityIsThatOfPerplexity(t *testing.T) {
+func compared(t testing.TB, d *Divergence, m Context, done []DivergenceChunk) []DivergenceChunk {
+	t.Helper()
+	chunks, err := d.Run(t.Context(), m, done, func(DivergenceChunk) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return chunks
+}
+
+// halfStep is how far rounding to 16 bits moves a log-probability, half a step of 16 nats in 65535, with what float32 adds.
+const halfStep = 16./65535/2 + 1e-5
+
+func TestDivergenceOfAModelFromItselfIsTheRoundingOfTheFormat(t *testing.T) {
 	tok := shippedTokenizer(t)
-	f, p, chunks := hashBase(t, tok, newHashModel(tok.VocabSize(), 512), 4)
-	want, err := p.Run(t.Context(), newHashModel(tok.VocabSize(), 512), nil, func(Chunk) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range want {
-		// Upstream takes the likelihoods in float32 when it saves them.
-		if math.Abs(chunks[i].NLL-want[i].NLL) > 15*2e-6 {
-			t.Errorf("chunk %d: %v, want %v", i, chunks[i], want[i])
+	for format, bound := range map[LogitsFormat]float32{LogitsFloat32: 0, LogitsUpstream: halfStep} {
+		f, p, _ := hashBase(t, tok, newHashModel(tok.VocabSize(), 512), 8, format)
+		d := newDivergence(t, tok, f, DivergenceOptions{})
+		if d.NCtx != p.NCtx || d.Chunks != 8 || d.Format != format {
+			t.Fatalf("%+v", d)
 		}
-	}
-	if int64(len(f.b)) != p.LogitsBytes() {
-		t.Errorf("%d bytes, announced %d", len(f.b), p.LogitsBytes())
-	}
-	// Going on from a checkpoint writes the same file.
-	again := &memoryFile{slices.Clone(f.b[:len(f.b)/2])}
-	done := 0
-	for (logitsLayout{p.NCtx, p.vocab, p.Chunks}).chunk(done+1) <= int64(len(again.b)) {
-		done++
-	}
-	if _, err := p.RunBase(t.Context(), newHashModel(tok.VocabSize(), 100), again, chunks[:done], func(Chunk) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if done == 0 || !bytes.Equal(again.b, f.b) {
-		t.Errorf("continued after %d chunks, the file differs", done)
-	}
-}
-
-func TestCodesKeepLogProbabilities(t *testing.T) {
-	m := newHashModel(300, 1)
-	logits := m.after([]int32{1, 2, 3})
-	logits[7] = -100 // below what codes cover
-	row := make([]byte, 2*codesPerRow(300))
-	encodeLogProbs(row, logits, 0)
-	scale := math.Float32frombits(binary.LittleEndian.Uint32(row))
-	lowest := math.Float32frombits(binary.LittleEndian.Uint32(row[4:]))
-	floor := logProb(logits, int32(slices.Index(logits, slices.Max(logits))), false) - codeRange
-	for i := range logits {
-		want := max(logProb(logits, int32(i), false), floor)
-		got := float64(scale)*float64(binary.LittleEndian.Uint16(row[8+2*i:])) + float64(lowest)
-		if math.Abs(got-want) > float64(scale)/2+1e-5 {
-			t.Errorf("entry %d: %v, want %v", i, got, want)
+		chunks := compared(t, d, newHashModel(tok.VocabSize(), 100), nil)
+		rounded := false
+		for _, c := range chunks {
+			for i, v := range c.KLDs {
+				// A probability is moved by its own size at most as far as its logarithm.
+				if max(v, -v) > bound || max(c.DeltaPs[i], -c.DeltaPs[i]) > bound {
+					t.Errorf("%v: chunk %d, token %d: KLD %v, Δp %v, more than %v", format, c.Chunk, i, v, c.DeltaPs[i], bound)
+				}
+				rounded = rounded || v != 0
+			}
+			if c.SameTop != c.Tokens || format == LogitsFloat32 && (c.KLD != 0 || c.NLL != c.NLLBase || c.DeltaP2 != 0) {
+				t.Errorf("%v: chunk %+v", format, c)
+			}
 		}
-	}
-}
-
-func TestDivergenceOfAModelFromItselfIsNil(t *testing.T) {
-	tok := shippedTokenizer(t)
-	f, p, _ := hashBase(t, tok, newHashModel(tok.VocabSize(), 512), 8)
-	d, err := NewDivergence(tok, "base", f, int64(len(f.b)), DivergenceOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d.NCtx != p.NCtx || d.Chunks != 8 {
-		t.Fatalf("%+v", d)
-	}
-	chunks, err := d.Run(t.Context(), newHashModel(tok.VocabSize(), 512), nil, func(DivergenceChunk) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range chunks {
-		if math.Abs(c.KLD) > 1e-3 || c.SameTop != c.Tokens {
-			t.Errorf("chunk %d: KLD %v, same top %d of %d", c.Chunk, c.KLD, c.SameTop, c.Tokens)
+		if rounded != (format == LogitsUpstream) {
+			t.Errorf("%v: something was rounded: %v", format, rounded)
 		}
-	}
-	var b bytes.Buffer
-	if err := d.Write(&b, chunks); err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(b.String(), "NaN") || !strings.Contains(b.String(), "Same top p: 100.000 ± 0.000 %") {
-		t.Errorf("output\n%s", after(b.String(), "=====\n"))
+		var b bytes.Buffer
+		if err := d.Write(&b, chunks); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(b.String(), "NaN") || !strings.Contains(b.String(), "Same top p: 100.000 ± 0.000 %") {
+			t.Errorf("%v: output\n%s", format, after(b.String(), "=====\n"))
+		}
+		if format == LogitsFloat32 && !strings.Contains(b.String(), "Mean    KLD:   0.000000 ±   0.000000") {
+			t.Errorf("output\n%s", after(b.String(), "=====\n"))
+		}
 	}
 }
 
 func TestDivergenceIsTheSumOverTheVocabulary(t *testing.T) {
 	tok := shippedTokenizer(t)
-	base := newHashModel(tok.VocabSize(), 512)
-	f, p, _ := hashBase(t, tok, base, 3)
-	other := newHashModel(tok.VocabSize(), 512)
-	other.seed = 99
-	d, err := NewDivergence(tok, "base", f, int64(len(f.b)), DivergenceOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	chunks, err := d.Run(t.Context(), other, nil, func(DivergenceChunk) error { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
-	history := slices.Clone(p.tokens[32:64])
-	history[0] = tok.BOS()
-	for k, pos := range []int{16, 30} {
-		target := p.tokens[32+pos+1]
-		want := 0.0
-		for v := range int32(tok.VocabSize()) {
-			lp := base.logProbAfter(history[:pos+1], v)
-			want += math.Exp(lp) * (lp - other.logProbAfter(history[:pos+1], v))
+	for format, bound := range map[LogitsFormat]float64{LogitsFloat32: 2e-6, LogitsUpstream: 2e-3} {
+		base := newHashModel(tok.VocabSize(), 512)
+		f, p, _ := hashBase(t, tok, base, 3, format)
+		other := newHashModel(tok.VocabSize(), 512)
+		other.seed = 99
+		chunks := compared(t, newDivergence(t, tok, f, DivergenceOptions{}), other, nil)
+		history := slices.Clone(p.tokens[32:64])
+		history[0] = tok.BOS()
+		for k, pos := range []int{16, 30} {
+			target := p.tokens[32+pos+1]
+			want := 0.0
+			for v := range int32(tok.VocabSize()) {
+				lp := base.logProbAfter(history[:pos+1], v)
+				want += math.Exp(lp) * (lp - other.logProbAfter(history[:pos+1], v))
+			}
+			i := []int{0, 14}[k]
+			if math.Abs(float64(chunks[1].KLDs[i])-want) > bound {
+				t.Errorf("%v: position %d: KLD %v, want %v", format, pos, chunks[1].KLDs[i], want)
+			}
+			deltaP := math.Exp(other.logProbAfter(history[:pos+1], target)) - math.Exp(base.logProbAfter(history[:pos+1], target))
+			if math.Abs(float64(chunks[1].DeltaPs[i])-deltaP) > min(bound, 1e-4) {
+				t.Errorf("%v: position %d: Δp %v, want %v", format, pos, chunks[1].DeltaPs[i], deltaP)
+			}
 		}
-		i := []int{0, 14}[k]
-		if math.Abs(float64(chunks[1].KLDs[i])-want) > 2e-3 {
-			t.Errorf("position %d: KLD %v, want %v", pos, chunks[1].KLDs[i], want)
+		// Packing and resuming change nothing.
+		part := newHashModel(tok.VocabSize(), 9)
+		part.seed = 99
+		if again := compared(t, newDivergence(t, tok, f, DivergenceOptions{NBatch: 32}), part, chunks[:1]); !reflect.DeepEqual(again, chunks) {
+			t.Errorf("%v: resumed in other batches: %v", format, len(again))
 		}
-		deltaP := math.Exp(other.logProbAfter(history[:pos+1], target)) - math.Exp(base.logProbAfter(history[:pos+1], target))
-		if math.Abs(float64(chunks[1].DeltaPs[i])-deltaP) > 1e-4 {
-			t.Errorf("position %d: Δp %v, want %v", pos, chunks[1].DeltaPs[i], deltaP)
-		}
-	}
-	// Packing and resuming change nothing.
-	again, err := NewDivergence(tok, "base", f, int64(len(f.b)), DivergenceOptions{NBatch: 32})
-	if err != nil {
-		t.Fatal(err)
-	}
-	part := newHashModel(tok.VocabSize(), 9)
-	part.seed = 99
-	got, err := again.Run(t.Context(), part, chunks[:1], func(DivergenceChunk) error { return nil })
-	if err != nil || !reflect.DeepEqual(got, chunks) {
-		t.Errorf("resumed in other batches: %v, error %v", len(got), err)
 	}
 }
 
-func TestDamagedLogitsFilesAreRefused(t *testing.T) {
+func TestErrorsClusteredByChunkAreThoseOfTheChunksMeans(t *testing.T) {
 	tok := shippedTokenizer(t)
-	f, _, _ := hashBase(t, tok, newHashModel(tok.VocabSize(), 512), 2)
-	edit := func(at int, v uint32) []byte {
-		b := slices.Clone(f.b)
-		binary.LittleEndian.PutUint32(b[at:], v)
-		return b
+	f, _, _ := hashBase(t, tok, newHashModel(tok.VocabSize(), 512), 8, LogitsFloat32)
+	other := newHashModel(tok.VocabSize(), 512)
+	other.seed = 7
+	d := newDivergence(t, tok, f, DivergenceOptions{})
+	chunks := compared(t, d, other, nil)
+	var sum, squares float64
+	for _, c := range chunks {
+		m := c.KLD / float64(c.Tokens)
+		sum, squares = sum+m, squares+m*m
 	}
-	for _, c := range []struct {
-		name string
-		b    []byte
-		want string
-	}{
-		{"empty", nil, "does not look like"},
-		{"other magic", append([]byte("_logitz_"), f.b[8:]...), "does not look like"},
-		{"cut off in the tokens", f.b[:40], "the tokens alone need"},
-		{"cut off in a chunk", f.b[:len(f.b)-1], "1 of 2 chunks"},
-		{"too long", append(slices.Clone(f.b), 0), "1 bytes behind"},
-		{"negative context", edit(8, 1<<31), "damaged"},
-		{"huge number of chunks", edit(16, 1<<30), "damaged"},
-		{"more chunks than there are", edit(16, 3), "cut off"},
-		{"token outside", edit(20, 5000), "vocabulary ends"},
-	} {
-		_, err := NewDivergence(tok, "base", &memoryFile{c.b}, int64(len(c.b)), DivergenceOptions{})
-		checkFormatError(t, c.name, err, 0, c.want)
+	n := float64(len(chunks))
+	err := math.Sqrt((squares/n - sum/n*sum/n) / (n - 1))
+	var b bytes.Buffer
+	if err := d.Write(&b, chunks); err != nil {
+		t.Fatal(err)
 	}
-	other := edit(12, 2047)
-	other = other[:(logitsLayout{32, 2047, 2}).chunk(2)]
-	_, err := NewDivergence(tok, "base", &memoryFile{other}, int64(len(other)), DivergenceOptions{})
-	var format *FormatError
-	if !errors.As(err, &format) {
-		t.Errorf("another vocabulary: error %v", err)
+	var got, gotErr, effect float64
+	if _, err := fmt.Sscanf(lineOf(b.String(), "KLD  "), "KLD by chunk: %f ± %f, design effect %f", &got, &gotErr, &effect); err != nil {
+		t.Fatalf("%v in %s", err, after(b.String(), "=====\n"))
 	}
-}
-
-func FuzzLogitsHeader(f *testing.F) {
-	tok := shippedTokenizer(f)
-	base, _, _ := hashBase(f, tok, newHashModel(tok.VocabSize(), 512), 1)
-	f.Add(base.b[:200])
-	small := []byte(logitsMagic)
-	for _, n := range []uint32{4, 1, 1, 0, 0, 0, 0} {
-		small = binary.LittleEndian.AppendUint32(small, n)
-	}
-	f.Add(append(small, make([]byte, 12)...))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		l, tokens, err := readLogitsHeader("f", &memoryFile{b}, int64(len(b)))
-		if err == nil && (l.chunk(l.chunks) != int64(len(b)) || len(tokens) != l.nCtx*l.chunks) {
-			t.Fatalf("%+v with %d tokens accepted for %d bytes", l, len(tokens), len(b))
+	var values []float64
+	for _, c := range chunks {
+		for _, v := range c.KLDs {
+			values = append(values, float64(v))
 		}
-	})
+	}
+	tokenErr := stat.StdErr(stat.StdDev(values, nil), float64(len(values)))
+	if math.Abs(got-sum/n) > 1e-6 || math.Abs(gotErr-err) > 1e-6 || math.Abs(effect-err*err/tokenErr/tokenErr) > 0.02 {
+		t.Errorf("%v ± %v, design effect %v; want %v ± %v, %v", got, gotErr, effect, sum/n, err, err*err/tokenErr/tokenErr)
+	}
+	for _, name := range []string{"ln(PPL(Q)/PPL(base)) by chunk: ", "Δp                   by chunk: ", "RMS Δp               by chunk: ", "Same top p           by chunk: "} {
+		if !strings.Contains(b.String(), "\n"+name) {
+			t.Errorf("no line %q", name)
+		}
+	}
 }
 
 func TestReadChoices(t *testing.T) {
@@ -237,7 +170,7 @@ func TestReadChoices(t *testing.T) {
 		{"offset outside", append([]byte{1, 0, 0, 0}, 255, 255, 0, 0), "outside"},
 		{"no right answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a", "b"}, Gold: 7}), "exactly one answer"},
 		{"one answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a"}}), "two answers at least"},
-		{"empty answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a", ""}}), "none of them empty"},
+		{"empty answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a", " "}}), "none of them empty"},
 		{"duplicate", choiceFile(tasks[0], tasks[1], tasks[0]), "task 2 is the same as task 0"},
 	} {
 		_, err := ReadChoices(Input{"f", c.b})

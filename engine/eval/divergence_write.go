@@ -4,6 +4,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/stat"
 )
 
 // divergenceSums adds chunks up.
@@ -84,7 +86,8 @@ func (d *Divergence) Doubts(chunks []DivergenceChunk) []string {
 	return beyondVocabulary(s.logPPL().exp().value, d.layout.vocab)
 }
 
-// Write prints the finished chunks: their JSON lines, upstream's running table and, from 100 tokens on, its statistics.
+// Write prints the finished chunks: their JSON lines, upstream's running table and, from 100 tokens on, its statistics, to which
+// errors clustered by chunk are added.
 func (d *Divergence) Write(w io.Writer, chunks []DivergenceChunk) error {
 	o := &printer{w: w}
 	o.printf("kl_divergence: computing over %d chunks, n_ctx=%d, batch_size=%d, n_seq=%d\n", d.Chunks, d.NCtx, d.NBatch, d.NSeq)
@@ -113,6 +116,10 @@ func (d *Divergence) Write(w io.Writer, chunks []DivergenceChunk) error {
 	o.divergences(&s, klds)
 	o.printf("====== Token probability statistics ======\n")
 	o.probabilities(&s, deltas)
+	if len(chunks) > 1 {
+		o.printf("====== Errors clustered by chunk ======\n")
+		o.clustered(&s, chunks)
+	}
 	return o.err
 }
 
@@ -157,6 +164,42 @@ func (o *printer) probabilities(s *divergenceSums, sorted []float32) {
 	rms, top := s.rmsDeltaP(), s.sameTop()
 	o.printf("RMS Δp    : %6.3f ± %5.3f %%\n", 100*rms.value, 100*rms.err)
 	o.printf("Same top p: %6.3f ± %5.3f %%\n", 100*top.value, 100*top.err)
+}
+
+// clustered prints the means again with errors that do not take the tokens of a chunk as independent, of each other and of their
+// document: the standard deviation of the chunks' means over the root of their number (Miller 2024, arXiv 2411.00640; chunks have
+// equally many tokens). The design effect is the square of that error in units of the one over tokens.
+func (o *printer) clustered(s *divergenceSums, chunks []DivergenceChunk) {
+	over := func(sum func(c DivergenceChunk) float64) estimate {
+		means := make([]float64, len(chunks))
+		for i, c := range chunks {
+			means[i] = sum(c) / float64(c.Tokens)
+		}
+		mean, deviation := stat.MeanStdDev(means, nil)
+		return estimate{mean, deviation / math.Sqrt(float64(len(chunks)))}
+	}
+	square, rms := over(func(c DivergenceChunk) float64 { return c.DeltaP2 }), s.rmsDeltaP()
+	if rms.value > 0 {
+		square.err *= 0.5 / rms.value // of a square root
+	}
+	for _, l := range []struct {
+		name, unit string
+		scale      float64
+		chunk      estimate
+		token      estimate
+	}{
+		{"ln(PPL(Q)/PPL(base))", "", 1, over(func(c DivergenceChunk) float64 { return c.NLL - c.NLLBase }), s.logRatio()},
+		{"KLD", "", 1, over(func(c DivergenceChunk) float64 { return c.KLD }), mean(s.KLD, s.KLD2, s.Tokens)},
+		{"Δp", " %", 100, over(func(c DivergenceChunk) float64 { return c.DeltaP }), mean(s.DeltaP, s.DeltaP2, s.Tokens)},
+		{"RMS Δp", " %", 100, estimate{rms.value, square.err}, rms},
+		{"Same top p", " %", 100, over(func(c DivergenceChunk) float64 { return float64(c.SameTop) }), s.sameTop()},
+	} {
+		o.printf("%-20s by chunk: %10.6f ± %10.6f%s", l.name, l.scale*l.chunk.value, l.scale*l.chunk.err, l.unit)
+		if ratio := l.chunk.err / l.token.err; l.token.err > 0 {
+			o.printf(", design effect %.2f", ratio*ratio)
+		}
+		o.printf("\n")
+	}
 }
 
 func median(sorted []float32) float32 {

@@ -24,6 +24,9 @@ type PerplexityOptions struct {
 	Stride int
 	// Rows prints upstream's line per chunk (--ppl-output-type 1) instead of its running perplexities.
 	Rows bool
+	// Logits is the format of the file that RunBase writes, and Origin what a file in float32 says about its log-probabilities.
+	Logits LogitsFormat
+	Origin Origin
 	// EachToken gets the scored tokens of a chunk, in order, before the chunk's callback does.
 	EachToken func([]ScoredToken) error
 }
@@ -51,6 +54,8 @@ type Perplexity struct {
 	threads   int
 	vocab     int
 	rows      bool
+	logits    LogitsFormat
+	origin    Origin
 	eachToken func([]ScoredToken) error
 }
 
@@ -67,7 +72,7 @@ const kindChunk = "perplexity_chunk"
 
 // NewPerplexity tokenises the text. The error is a *TooShortError if it has fewer than two contexts.
 func NewPerplexity(tok *tokenizer.Tokenizer, in Input, o PerplexityOptions) (*Perplexity, error) {
-	p := &Perplexity{NBatch: defaultInt(o.NBatch, 2048), threads: o.Threads, vocab: tok.VocabSize(), rows: o.Rows, eachToken: o.EachToken}
+	p := &Perplexity{NBatch: defaultInt(o.NBatch, 2048), threads: o.Threads, vocab: tok.VocabSize(), rows: o.Rows, logits: o.Logits, origin: o.Origin, eachToken: o.EachToken}
 	p.passages = passages{NCtx: defaultInt(o.NCtx, 512), Stride: o.Stride, bos: tok.BOS(), addBOS: tok.AddBOS()}
 	switch {
 	case p.NCtx < 4:
@@ -118,16 +123,29 @@ func (p *Perplexity) ContextOptions(base engine.ContextOptions) engine.ContextOp
 // the very figures of one that was not interrupted. The error is a *NotFiniteError if a chunk has no perplexity; ctx ends
 // it early.
 func (p *Perplexity) Run(ctx context.Context, c Context, done []Chunk, each func(Chunk) error) ([]Chunk, error) {
+	s := scorer{c, p.threads}
+	return p.run(c, done, each, func(start, n int) ([]float64, error) {
+		b, rows, targets := p.batch(start, n)
+		queries := make([]query, len(rows))
+		for i, row := range rows {
+			queries[i] = query{row: row, token: targets[i]}
+		}
+		return s.score(ctx, b, queries)
+	})
+}
+
+// run is Run with what decodes n chunks from chunk start (from 0) and gives the log-probabilities of their scored tokens, chunk
+// by chunk.
+func (p *Perplexity) run(c Context, done []Chunk, each func(Chunk) error, decode func(start, n int) ([]float64, error)) ([]Chunk, error) {
 	if err := p.check(done); err != nil {
 		return nil, err
 	}
 	chunks := append(make([]Chunk, 0, p.Chunks), done...)
-	s := scorer{c, p.threads}
 	pass := p.pass()
 	for start := len(done) / pass * pass; start < p.Chunks; start += pass {
 		n := min(pass, p.Chunks-start)
 		c.Clear()
-		values, err := p.decode(ctx, s, start, n)
+		values, err := decode(start, n)
 		if err != nil {
 			return chunks, fmt.Errorf("perplexity: chunk %d: %w", start+1, err)
 		}
@@ -164,16 +182,6 @@ func (p *Perplexity) check(done []Chunk) error {
 		}
 	}
 	return nil
-}
-
-// decode evaluates n chunks from chunk start (from 0): log-probabilities of the scored tokens, chunk by chunk.
-func (p *Perplexity) decode(ctx context.Context, s scorer, start, n int) ([]float64, error) {
-	b, rows, targets := p.batch(start, n)
-	queries := make([]query, len(rows))
-	for i, row := range rows {
-		queries[i] = query{row: row, token: targets[i]}
-	}
-	return s.score(ctx, b, queries)
 }
 
 // tell calls EachToken for chunk i (from 0).

@@ -226,6 +226,31 @@ func TestTextsThatAreNotWhatTheyAreCalledAreNoticed(t *testing.T) {
 	}
 }
 
+func TestTextsInThePlaceOfTaskFilesAreRefusedByFileAndLine(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		swag, grande, mmlu int // line of the mistake
+	}{{"stub.txt", 1, 1, 1}, {"crlf-head.txt", 2, 1, 1}} {
+		name := "bad-wiki.test.raw-" + c.name
+		b, err := os.ReadFile("../../../shared/fixtures/public/" + name)
+		if err != nil {
+			t.Skip("no shared conformance data: ", err)
+		}
+		in := Input{name, b}
+		_, swag := ReadHellaSwag(in)
+		_, _, grande := ReadWinogrande(in)
+		_, mmlu := ReadChoices(in)
+		checkFormatError(t, name+" as HellaSwag", swag, c.swag, "")
+		checkFormatError(t, name+" as Winogrande", grande, c.grande, "instead of 5")
+		checkFormatError(t, name+" as multiple choice", mmlu, c.mmlu, "no task")
+		for _, err := range []error{swag, grande, mmlu} {
+			if err == nil || !strings.HasPrefix(err.Error(), name+":") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 func TestDoubtfulTextsAreScoredWithAWarning(t *testing.T) {
 	tok := shippedTokenizer(t)
 	good := builtinInput(t, "evaluation.txt").Data[:2000]

@@ -4,10 +4,11 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"sync"
 	"sync/atomic"
 
 	"attnbudget/engine"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Context is what an evaluator needs of an *engine.Context.
@@ -48,15 +49,17 @@ func (s scorer) score(ctx context.Context, b *batch, queries []query) ([]float64
 		rows[i] = q.row
 	}
 	out := make([]float64, len(queries))
-	err := s.visit(ctx, b, rows, func(i int, logits []float32) {
+	err := s.visit(ctx, b, rows, func(i int, logits []float32) error {
 		out[i] = logProb(logits, queries[i].token, queries[i].single)
+		return nil
 	})
 	return out, err
 }
 
 // visit decodes b and calls f(i, logits of rows[i]) for every i, from several goroutines. rows ascend and may repeat. The
-// context gets what it computes at once anyway, part by part, because the logits of a whole batch can take gigabytes.
-func (s scorer) visit(ctx context.Context, b *batch, rows []int, f func(i int, logits []float32)) error {
+// context gets what it computes at once anyway, part by part, because the logits of a whole batch can take gigabytes. An error
+// of f ends it.
+func (s scorer) visit(ctx context.Context, b *batch, rows []int, f func(i int, logits []float32) error) error {
 	b.Logits = make([]bool, len(b.Tokens))
 	for _, row := range rows {
 		b.Logits[row] = true
@@ -72,9 +75,11 @@ func (s scorer) visit(ctx context.Context, b *batch, rows []int, f func(i int, l
 		for next < len(rows) && rows[next] < to {
 			next++
 		}
-		parallel(s.threads, next-first, func(i int) {
-			f(first+i, s.context.Logits(rows[first+i]-from))
-		})
+		if err := parallel(s.threads, next-first, func(i int) error {
+			return f(first+i, s.context.Logits(rows[first+i]-from))
+		}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -93,28 +98,28 @@ func logProb(logits []float32, token int32, single bool) float64 {
 		}
 		return float64(logits[token] - top - float32(math.Log(float64(sum))))
 	}
-	var sum float64
-	for _, l := range logits {
-		sum += float64(float32(math.Exp(float64(l - top))))
-	}
-	return float64(logits[token]-top) - math.Log(sum)
+	return float64(logits[token]-top) - math.Log(sumExp(logits, top))
 }
 
-// parallel calls f(0) to f(n-1) from several goroutines.
-func parallel(threads, n int, f func(i int)) {
+// parallel calls f(0) to f(n-1) from several goroutines and gives one of their errors. After an error no more are begun.
+func parallel(threads, n int, f func(i int) error) error {
 	if threads <= 0 {
 		threads = runtime.GOMAXPROCS(0)
 	}
 	var next atomic.Int64
-	var wait sync.WaitGroup
+	var group errgroup.Group
 	for range min(threads, n) {
-		wait.Go(func() {
+		group.Go(func() error {
 			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
-				f(i)
+				if err := f(i); err != nil {
+					next.Store(int64(n))
+					return err
+				}
 			}
+			return nil
 		})
 	}
-	wait.Wait()
+	return group.Wait()
 }
 
 // notFinite is the first value that is NaN or infinite.

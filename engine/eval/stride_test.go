@@ -85,7 +85,7 @@ func TestTokensAreToldOnceWhateverTheCheckpoint(t *testing.T) {
 		}
 		m := newHashModel(tok.VocabSize(), 512)
 		if base {
-			chunks, err = p.RunBase(t.Context(), m, &memoryFile{}, done, func(Chunk) error { return nil })
+			chunks, err = p.RunBase(t.Context(), m, &memoryFile{make([]byte, p.LogitsBytes())}, done, func(Chunk) error { return nil })
 		} else {
 			chunks, err = p.Run(t.Context(), m, done, func(Chunk) error { return nil })
 		}
