@@ -20,10 +20,14 @@ type benchRow struct {
 	decimals    int     // of avg and stddev
 	samplesNS   []float64
 	samplesTS   []float64 // as printed, six significant digits
+	counted     *Counted  // nil: the output does not say
 }
 
 // results are fields that say what came out; all others say what was measured and become labels.
-var results = map[string]bool{"avg_ns": true, "stddev_ns": true, "avg_ts": true, "stddev_ts": true, "samples_ns": true, "samples_ts": true}
+var results = map[string]bool{
+	"avg_ns": true, "stddev_ns": true, "avg_ts": true, "stddev_ts": true, "samples_ns": true, "samples_ts": true,
+	"samples_gc": true, "samples_minor_faults": true, "samples_major_faults": true, "bytes_per_token": true, "operations_per_token": true, "work": true,
+}
 
 // newBenchRow reads the fields that csv, sql and both JSON forms share. Builds before b5163 have no n_depth.
 func newBenchRow(l int, fields map[string]string) (*benchRow, error) {
@@ -52,7 +56,7 @@ func (r *benchRow) measurement() (Measurement, error) {
 	m := Measurement{
 		Metric: TokensPerSecond, Unit: UnitTokensPerSecond,
 		Value: r.avg, StdDev: ptr(r.stddev), Rounding: 0.5 * math.Pow10(-r.decimals),
-		Labels: r.labels(),
+		Counted: r.counted, Labels: r.labels(),
 	}
 	if r.prompt+r.gen == 0 {
 		return m, contradiction(r.line, "tokens processed or generated", "n_prompt and n_gen both 0")

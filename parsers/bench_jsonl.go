@@ -47,9 +47,7 @@ func benchLines(t *text, is func(line) bool, read func(line) (*benchRow, error))
 func benchObject(o *object) (*benchRow, error) {
 	fields := map[string]string{}
 	for name, raw := range o.fields {
-		if !results[name] || strings.HasPrefix(name, "avg") || strings.HasPrefix(name, "std") {
-			fields[name] = plain(raw)
-		}
+		fields[name] = plain(raw)
 	}
 	for _, name := range []string{"n_prompt", "n_gen", "avg_ts", "stddev_ts"} {
 		o.raw(name)
@@ -67,7 +65,8 @@ func benchObject(o *object) (*benchRow, error) {
 		return nil, err
 	}
 	r.samplesNS, r.samplesTS = ns, ts
-	return r, nil
+	r.counted = counted(o, len(ns), r.prompt+r.gen)
+	return r, o.err
 }
 
 // plain is a JSON value as text: strings without quotes, everything else as written.

@@ -16,7 +16,9 @@ const (
 	benchOutput = `{"build_commit": "abc", "build_number": 1, "cpu_info": "A CPU", "n_threads": 2, "type_k": "f16", "type_v": "f16", ` +
 		`"n_prompt": 512, "n_gen": 0, "n_depth": 1024, "test_time": "2026-11-29T18:30:43Z", "avg_ns": 250000000, "stddev_ns": 0, ` +
 		`"avg_ts": 2048.000000, "stddev_ts": 0.000000, "samples_ns": [ 250000000 ], "samples_ts": [ 2048 ], ` +
-		`"engine": "embedded", "attention_drop_layers": "0,3", "trace": "seed 1 block 2", "n_state_loaded": 1024}` + "\n"
+		`"engine": "embedded", "attention_drop_layers": "0,3", "trace": "seed 1 block 2", "n_state_loaded": 1024, ` +
+		`"samples_gc": [ 0 ], "samples_minor_faults": [ 17 ], "samples_major_faults": [ 1 ], "bytes_per_token": 10.5, "operations_per_token": 8, ` +
+		`"work": {"attention":{"calls":64,"bytes":256,"operations":1024},"matrices":{"calls":8,"bytes":5120,"operations":3072}}}` + "\n"
 
 	kvOutput = "llama_kv_cache: size =    8.00 MiB (  8192 cells,   8 layers,  1/1 seqs), K (f16):    4.00 MiB, V (f16):    4.00 MiB\n" +
 		`{"kind":"kv","n_ctx":8192,"n_seq_max":1,"caches":[{"name":"plain","cells":8192,"layers":[0,1,2,3,4,5,6,7],"type_k":"f16","type_v":"f16","bytes_k":4194304,"bytes_v":4194304}],"bytes":8388608}` + "\n"
@@ -84,6 +86,26 @@ func TestThroughputIsComputedFromNanoseconds(t *testing.T) {
 		if m.Labels[name] != want {
 			t.Errorf("label %s is %q, want %q", name, m.Labels[name], want)
 		}
+	}
+}
+
+func TestWhatTheEngineCountedIsKeptApartFromTheLabels(t *testing.T) {
+	m := decode(t, Depth, benchOutput)[TokensPerSecond]
+	want := &Counted{
+		Collections: []int{0}, MinorFaults: []int{17}, MajorFaults: []int{1}, BytesPerToken: 10.5, OperationsPerToken: 8,
+		Work: map[string]Work{"attention": {Calls: 64, Bytes: 256, Operations: 1024}, "matrices": {Calls: 8, Bytes: 5120, Operations: 3072}},
+	}
+	if diff := cmp.Diff(want, m.Counted); diff != "" {
+		t.Error(diff)
+	}
+	for label := range m.Labels {
+		if results[label] {
+			t.Errorf("the result %s is a label", label)
+		}
+	}
+	older, _, _ := strings.Cut(benchOutput, `, "samples_minor_faults"`)
+	if m := decode(t, Depth, older+"}\n")[TokensPerSecond]; !cmp.Equal(m.Counted, &Counted{Collections: []int{0}}) {
+		t.Errorf("of an older build: %+v", m.Counted)
 	}
 }
 
@@ -192,6 +214,9 @@ func TestWrongOutputsAreRefusedWithKindAndLine(t *testing.T) {
 		{"a sample of no time", Depth, benchOutput, `[ 250000000 ]`, `[ 0 ]`, ErrContradiction, 1},
 		{"no samples", Depth, benchOutput, `[ 250000000 ]`, `[ ]`, ErrTruncated, 1},
 		{"a missing field", Depth, benchOutput, `"n_gen"`, `"n_generated"`, ErrForm, 1},
+		{"counts of fewer samples", Depth, benchOutput, `"samples_gc": [ 0 ]`, `"samples_gc": [ ]`, ErrContradiction, 1},
+		{"counts that are no numbers", Depth, benchOutput, `"samples_minor_faults": [ 17 ]`, `"samples_minor_faults": "17"`, ErrForm, 1},
+		{"work that does not give the bytes", Depth, benchOutput, `"bytes_per_token": 10.5`, `"bytes_per_token": 10.25`, ErrContradiction, 1},
 		{"no tokens", Depth, benchOutput, `"n_prompt": 512`, `"n_prompt": 0`, ErrContradiction, 1},
 
 		{"bytes that are not their sum", KV, kvOutput, `"bytes":8388608`, `"bytes":8388609`, ErrContradiction, 2},

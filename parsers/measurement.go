@@ -47,6 +47,7 @@ type Measurement struct {
 	Chunks   []Chunk           `json:"chunks,omitempty"`  // of nll and of the means of kl-divergence
 	Answers  []Answer          `json:"answers,omitempty"` // of accuracies
 	Chance   float64           `json:"chance,omitempty"`  // expected accuracy of guessing, where it depends on the tasks; 0: the output does not say
+	Counted  *Counted          `json:"counted,omitempty"` // of tokens_per_second; nil: the output does not say
 	Labels   map[string]string `json:"labels,omitempty"`  // what else the output says about it, by its own field names
 }
 
