@@ -2,9 +2,11 @@
 
 package kernel
 
-import "attnbudget/engine/kernel/upstream"
+import (
+	"unsafe"
 
-import "unsafe"
+	"attnbudget/engine/kernel/upstream"
+)
 
 // Assembly takes whole vectors of 16; these wrappers leave the rest of a row to the generic code.
 
@@ -135,6 +137,30 @@ func withExpSum(scaleMax func(x *float32, n int, scale float32) float32, vector 
 			sum += rest[i]
 		}
 		return top, sum
+	}
+}
+
+func withRotateHalves(vector func(a, b, cos, sin *float32, n int)) func(x, cos, sin []float32) {
+	return func(x, cos, sin []float32) {
+		half := len(cos)
+		a, b, sin := x[:half], x[half:2*half], sin[:half]
+		n := wholeVectors(half)
+		if n > 0 {
+			vector(&a[0], &b[0], &cos[0], &sin[0], n)
+		}
+		for i, c := range cos[n:] {
+			a[n+i], b[n+i] = upstream.Rotate(a[n+i], b[n+i], sin[n+i], c)
+		}
+	}
+}
+
+func withRotatePairs(vector func(x, cos, sin *float32, n int)) func(x, cos, sin []float32) {
+	return func(x, cos, sin []float32) {
+		n := wholeVectors(len(cos))
+		if n > 0 {
+			vector(&x[:2*n][0], &cos[0], &sin[:n][0], n)
+		}
+		rotatePairs(x[2*n:], cos[n:], sin[n:])
 	}
 }
 

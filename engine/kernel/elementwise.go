@@ -54,7 +54,8 @@ func Softmax(x []float32) {
 	}
 }
 
-// The generic kernels.
+// The generic kernels. Those that exponentiate do so with upstream's approximation, eight elements at a time there, and with the
+// C library's function for the rest of a row.
 
 // squares returns the squares of x summed in lanes. It returns the sums instead of writing them through a pointer,
 // because what a function value is given a pointer to is allocated.
@@ -109,15 +110,23 @@ func sigmoid(dst, x []float32) {
 
 func silu(dst, x []float32) {
 	dst = dst[:len(x)]
-	for i, v := range x {
+	whole := len(x) / 8 * 8
+	for i, v := range x[:whole] {
 		dst[i] = v / (1 + exp(-v))
+	}
+	for i, v := range x[whole:] {
+		dst[whole+i] = v / (1 + upstream.ScalarExp(-v))
 	}
 }
 
 func siluMul(dst, gate, up []float32) {
 	dst, up = dst[:len(gate)], up[:len(gate)]
-	for i, g := range gate {
+	whole := len(gate) / 8 * 8
+	for i, g := range gate[:whole] {
 		dst[i] = g / (1 + exp(-g)) * up[i]
+	}
+	for i, g := range gate[whole:] {
+		dst[whole+i] = g / (1 + upstream.ScalarExp(-g)) * up[whole+i]
 	}
 }
 
@@ -155,6 +164,6 @@ func expSum(x []float32, scale float32) (top, sum float32) {
 	return top, fold(&part)
 }
 
-func exp(x float32) float32 { return float32(math.Exp(float64(x))) }
+func exp(x float32) float32 { return upstream.Exp(x) }
 
 var negInf = float32(math.Inf(-1))

@@ -43,88 +43,108 @@ TEXT ·expSumAVX2(SB), NOSPLIT, $0-28
 	MOVQ         n+8(FP), CX
 	MOVSS        top+16(FP), X0
 	VBROADCASTSS X0, Y0
-	VBROADCASTSS elementwise_expLow<>+0(SB), Y1
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Y2
-	VBROADCASTSS elementwise_log2e<>+0(SB), Y3
-	VBROADCASTSS elementwise_shift<>+0(SB), Y4
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Y5
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y6
-	VXORPS       Y7, Y7, Y7
-	VXORPS       Y8, Y8, Y8
+	VBROADCASTSS elementwise_log2e<>+0(SB), Y1
+	VBROADCASTSS elementwise_shift<>+0(SB), Y2
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Y3
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y4
+	VXORPS       Y5, Y5, Y5
+	VXORPS       Y6, Y6, Y6
 
 next:
-	VMOVUPS      (AX), Y9
-	VSUBPS       Y0, Y9, Y9
-	VMAXPS       Y9, Y1, Y10
-	VMINPS       Y10, Y2, Y10
-	VMOVAPS      Y10, Y11
-	VFMADD213PS  Y4, Y3, Y11
-	VSUBPS       Y4, Y11, Y12
-	VFNMADD231PS Y5, Y12, Y10
-	VFNMADD231PS Y6, Y12, Y10
-	VMULPS       Y10, Y10, Y13
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y12
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VFMADD213PS  Y10, Y13, Y12
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y10
-	VADDPS       Y10, Y12, Y12
-	VPSLLD       $0x17, Y11, Y11
-	VPADDD       Y11, Y12, Y12
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y11
-	VXORPS       Y10, Y10, Y10
-	VCMPPS       $0x01, Y1, Y9, Y13
-	VBLENDVPS    Y13, Y10, Y12, Y10
-	VCMPPS       $0x01, Y9, Y2, Y9
-	VBLENDVPS    Y9, Y11, Y10, Y9
-	VMOVUPS      Y9, (AX)
-	VADDPS       Y9, Y7, Y7
-	VMOVUPS      32(AX), Y9
-	VSUBPS       Y0, Y9, Y9
-	VMAXPS       Y9, Y1, Y10
-	VMINPS       Y10, Y2, Y10
-	VMOVAPS      Y10, Y11
-	VFMADD213PS  Y4, Y3, Y11
-	VSUBPS       Y4, Y11, Y12
-	VFNMADD231PS Y5, Y12, Y10
-	VFNMADD231PS Y6, Y12, Y10
-	VMULPS       Y10, Y10, Y13
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y12
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y14
-	VFMADD213PS  Y14, Y10, Y12
-	VFMADD213PS  Y10, Y13, Y12
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y10
-	VADDPS       Y10, Y12, Y12
-	VPSLLD       $0x17, Y11, Y11
-	VPADDD       Y11, Y12, Y12
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y11
-	VXORPS       Y10, Y10, Y10
-	VCMPPS       $0x01, Y1, Y9, Y13
-	VBLENDVPS    Y13, Y10, Y12, Y10
-	VCMPPS       $0x01, Y9, Y2, Y9
-	VBLENDVPS    Y9, Y11, Y10, Y9
-	VMOVUPS      Y9, 32(AX)
-	VADDPS       Y9, Y8, Y8
+	VMOVUPS      (AX), Y7
+	VSUBPS       Y0, Y7, Y7
+	VMOVAPS      Y7, Y8
+	VFMADD213PS  Y2, Y1, Y8
+	VSUBPS       Y2, Y8, Y9
+	VMOVAPS      Y7, Y7
+	VFNMADD231PS Y3, Y9, Y7
+	VFNMADD231PS Y4, Y9, Y7
+	VMULPS       Y7, Y7, Y10
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y11
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y13
+	VFMADD213PS  Y13, Y7, Y11
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y13
+	VFMADD213PS  Y13, Y7, Y12
+	VFMADD213PS  Y12, Y10, Y11
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD213PS  Y12, Y10, Y11
+	VPSLLD       $0x17, Y8, Y7
+	VBROADCASTSS elementwise_one<>+0(SB), Y8
+	VPADDD       Y8, Y7, Y8
+	VMOVAPS      Y11, Y10
+	VFMADD213PS  Y8, Y8, Y10
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y8
+	VANDPS       Y8, Y9, Y8
+	VXORPS       Y12, Y12, Y12
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y13
+	VCMPPS       $0x02, Y12, Y9, Y9
+	VBLENDVPS    Y9, Y13, Y12, Y9
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y12
+	VPADDD       Y9, Y12, Y12
+	VPSUBD       Y9, Y7, Y7
+	VMOVAPS      Y11, Y9
+	VFMADD213PS  Y7, Y7, Y9
+	VMULPS       Y12, Y9, Y9
+	VMULPS       Y12, Y12, Y12
+	VBROADCASTSS elementwise_far<>+0(SB), Y7
+	VCMPPS       $0x01, Y8, Y7, Y7
+	VBLENDVPS    Y7, Y9, Y10, Y7
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y9
+	VCMPPS       $0x01, Y8, Y9, Y8
+	VBLENDVPS    Y8, Y12, Y7, Y7
+	VMOVUPS      Y7, (AX)
+	VADDPS       Y7, Y5, Y5
+	VMOVUPS      32(AX), Y7
+	VSUBPS       Y0, Y7, Y7
+	VMOVAPS      Y7, Y8
+	VFMADD213PS  Y2, Y1, Y8
+	VSUBPS       Y2, Y8, Y9
+	VMOVAPS      Y7, Y7
+	VFNMADD231PS Y3, Y9, Y7
+	VFNMADD231PS Y4, Y9, Y7
+	VMULPS       Y7, Y7, Y10
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y11
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y13
+	VFMADD213PS  Y13, Y7, Y11
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y13
+	VFMADD213PS  Y13, Y7, Y12
+	VFMADD213PS  Y12, Y10, Y11
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
+	VMULPS       Y7, Y12, Y12
+	VFMADD213PS  Y12, Y10, Y11
+	VPSLLD       $0x17, Y8, Y7
+	VBROADCASTSS elementwise_one<>+0(SB), Y8
+	VPADDD       Y8, Y7, Y8
+	VMOVAPS      Y11, Y10
+	VFMADD213PS  Y8, Y8, Y10
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y8
+	VANDPS       Y8, Y9, Y8
+	VXORPS       Y12, Y12, Y12
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y13
+	VCMPPS       $0x02, Y12, Y9, Y9
+	VBLENDVPS    Y9, Y13, Y12, Y9
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y12
+	VPADDD       Y9, Y12, Y12
+	VPSUBD       Y9, Y7, Y7
+	VMOVAPS      Y11, Y9
+	VFMADD213PS  Y7, Y7, Y9
+	VMULPS       Y12, Y9, Y9
+	VMULPS       Y12, Y12, Y12
+	VBROADCASTSS elementwise_far<>+0(SB), Y7
+	VCMPPS       $0x01, Y8, Y7, Y7
+	VBLENDVPS    Y7, Y9, Y10, Y7
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y9
+	VCMPPS       $0x01, Y8, Y9, Y8
+	VBLENDVPS    Y8, Y12, Y7, Y7
+	VMOVUPS      Y7, 32(AX)
+	VADDPS       Y7, Y6, Y6
 	ADDQ         $0x40, AX
 	SUBQ         $0x10, CX
 	JNZ          next
-	VADDPS       Y8, Y7, Y0
+	VADDPS       Y6, Y5, Y0
 	VEXTRACTF128 $0x01, Y0, X1
 	VADDPS       X1, X0, X0
 	VPERMILPD    $0x01, X0, X1
@@ -135,47 +155,50 @@ next:
 	VZEROUPPER
 	RET
 
-DATA elementwise_expLow<>+0(SB)/4, $0xc2ae0000
-GLOBL elementwise_expLow<>(SB), RODATA|NOPTR, $4
-
-DATA elementwise_expHigh<>+0(SB)/4, $0x42b0bd71
-GLOBL elementwise_expHigh<>(SB), RODATA|NOPTR, $4
-
 DATA elementwise_log2e<>+0(SB)/4, $0x3fb8aa3b
 GLOBL elementwise_log2e<>(SB), RODATA|NOPTR, $4
 
 DATA elementwise_shift<>+0(SB)/4, $0x4b400000
 GLOBL elementwise_shift<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_ln2High<>+0(SB)/4, $0x3f318000
+DATA elementwise_ln2High<>+0(SB)/4, $0x3f317200
 GLOBL elementwise_ln2High<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_ln2Low<>+0(SB)/4, $0xb95e8083
+DATA elementwise_ln2Low<>+0(SB)/4, $0x35bfbe8e
 GLOBL elementwise_ln2Low<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp0<>+0(SB)/4, $0x39506967
+DATA elementwise_exp0<>+0(SB)/4, $0x3c072010
 GLOBL elementwise_exp0<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp1<>+0(SB)/4, $0x3ab743ce
+DATA elementwise_exp1<>+0(SB)/4, $0x3d2b9f17
 GLOBL elementwise_exp1<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp2<>+0(SB)/4, $0x3c088908
+DATA elementwise_exp2<>+0(SB)/4, $0x3e2aaf33
 GLOBL elementwise_exp2<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp3<>+0(SB)/4, $0x3d2aa9c1
+DATA elementwise_exp3<>+0(SB)/4, $0x3efffedb
 GLOBL elementwise_exp3<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp4<>+0(SB)/4, $0x3e2aaaaa
+DATA elementwise_exp4<>+0(SB)/4, $0x3f7ffff6
 GLOBL elementwise_exp4<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp5<>+0(SB)/4, $0x3f000000
-GLOBL elementwise_exp5<>(SB), RODATA|NOPTR, $4
+DATA elementwise_one<>+0(SB)/4, $0x3f800000
+GLOBL elementwise_one<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_exp6<>+0(SB)/4, $0x3f800000
-GLOBL elementwise_exp6<>(SB), RODATA|NOPTR, $4
+DATA elementwise_magnitude<>+0(SB)/4, $0x7fffffff
+GLOBL elementwise_magnitude<>(SB), RODATA|NOPTR, $4
 
-DATA elementwise_infinity<>+0(SB)/4, $0x7f800000
-GLOBL elementwise_infinity<>(SB), RODATA|NOPTR, $4
+DATA elementwise_halfPower<>+0(SB)/4, $0x82000000
+GLOBL elementwise_halfPower<>(SB), RODATA|NOPTR, $4
+
+DATA elementwise_topPower<>+0(SB)/4, $0x7f000000
+GLOBL elementwise_topPower<>(SB), RODATA|NOPTR, $4
+
+DATA elementwise_far<>+0(SB)/4, $0x42fc0000
+GLOBL elementwise_far<>(SB), RODATA|NOPTR, $4
+
+DATA elementwise_beyond<>+0(SB)/4, $0x43400000
+GLOBL elementwise_beyond<>(SB), RODATA|NOPTR, $4
 
 // func sigmoidAVX2(dst *float32, x *float32, n int)
 // Requires: AVX, AVX2, FMA3
@@ -183,90 +206,110 @@ TEXT ·sigmoidAVX2(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	VBROADCASTSS elementwise_expLow<>+0(SB), Y0
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Y1
-	VBROADCASTSS elementwise_log2e<>+0(SB), Y2
-	VBROADCASTSS elementwise_shift<>+0(SB), Y3
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Y4
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y5
+	VBROADCASTSS elementwise_log2e<>+0(SB), Y0
+	VBROADCASTSS elementwise_shift<>+0(SB), Y1
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Y2
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y3
 
 next:
-	VMOVUPS      (CX), Y6
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y7
-	VXORPS       Y8, Y8, Y8
-	VSUBPS       Y6, Y8, Y8
-	VMAXPS       Y8, Y0, Y6
-	VMINPS       Y6, Y1, Y6
-	VMOVAPS      Y6, Y9
-	VFMADD213PS  Y3, Y2, Y9
-	VSUBPS       Y3, Y9, Y10
-	VFNMADD231PS Y4, Y10, Y6
-	VFNMADD231PS Y5, Y10, Y6
-	VMULPS       Y6, Y6, Y11
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y10
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VFMADD213PS  Y6, Y11, Y10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y6
-	VADDPS       Y6, Y10, Y10
-	VPSLLD       $0x17, Y9, Y9
-	VPADDD       Y9, Y10, Y10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y9
+	VMOVUPS      (CX), Y4
+	VBROADCASTSS elementwise_one<>+0(SB), Y5
 	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x01, Y0, Y8, Y11
-	VBLENDVPS    Y11, Y6, Y10, Y6
-	VCMPPS       $0x01, Y8, Y1, Y8
-	VBLENDVPS    Y8, Y9, Y6, Y8
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y6
-	VADDPS       Y6, Y8, Y8
-	VDIVPS       Y8, Y7, Y8
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      32(CX), Y6
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y7
-	VXORPS       Y8, Y8, Y8
-	VSUBPS       Y6, Y8, Y8
-	VMAXPS       Y8, Y0, Y6
-	VMINPS       Y6, Y1, Y6
-	VMOVAPS      Y6, Y9
-	VFMADD213PS  Y3, Y2, Y9
-	VSUBPS       Y3, Y9, Y10
-	VFNMADD231PS Y4, Y10, Y6
-	VFNMADD231PS Y5, Y10, Y6
-	VMULPS       Y6, Y6, Y11
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y10
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y12
-	VFMADD213PS  Y12, Y6, Y10
-	VFMADD213PS  Y6, Y11, Y10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y6
-	VADDPS       Y6, Y10, Y10
-	VPSLLD       $0x17, Y9, Y9
-	VPADDD       Y9, Y10, Y10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y9
+	VSUBPS       Y4, Y6, Y6
+	VMOVAPS      Y6, Y4
+	VFMADD213PS  Y1, Y0, Y4
+	VSUBPS       Y1, Y4, Y7
+	VMOVAPS      Y6, Y6
+	VFNMADD231PS Y2, Y7, Y6
+	VFNMADD231PS Y3, Y7, Y6
+	VMULPS       Y6, Y6, Y8
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y9
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y11
+	VFMADD213PS  Y11, Y6, Y9
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y10
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y11
+	VFMADD213PS  Y11, Y6, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y10
+	VMULPS       Y6, Y10, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VPSLLD       $0x17, Y4, Y4
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VPADDD       Y6, Y4, Y6
+	VMOVAPS      Y9, Y8
+	VFMADD213PS  Y6, Y6, Y8
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
+	VANDPS       Y6, Y7, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
+	VCMPPS       $0x02, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y11, Y10, Y7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y10
+	VPADDD       Y7, Y10, Y10
+	VPSUBD       Y7, Y4, Y4
+	VMOVAPS      Y9, Y7
+	VFMADD213PS  Y4, Y4, Y7
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_far<>+0(SB), Y4
+	VCMPPS       $0x01, Y6, Y4, Y4
+	VBLENDVPS    Y4, Y7, Y8, Y4
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
+	VCMPPS       $0x01, Y6, Y7, Y6
+	VBLENDVPS    Y6, Y10, Y4, Y4
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VADDPS       Y6, Y4, Y4
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(CX), Y4
+	VBROADCASTSS elementwise_one<>+0(SB), Y5
 	VXORPS       Y6, Y6, Y6
-	VCMPPS       $0x01, Y0, Y8, Y11
-	VBLENDVPS    Y11, Y6, Y10, Y6
-	VCMPPS       $0x01, Y8, Y1, Y8
-	VBLENDVPS    Y8, Y9, Y6, Y8
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y6
-	VADDPS       Y6, Y8, Y8
-	VDIVPS       Y8, Y7, Y8
-	VMOVUPS      Y8, 32(AX)
+	VSUBPS       Y4, Y6, Y6
+	VMOVAPS      Y6, Y4
+	VFMADD213PS  Y1, Y0, Y4
+	VSUBPS       Y1, Y4, Y7
+	VMOVAPS      Y6, Y6
+	VFNMADD231PS Y2, Y7, Y6
+	VFNMADD231PS Y3, Y7, Y6
+	VMULPS       Y6, Y6, Y8
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y9
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y11
+	VFMADD213PS  Y11, Y6, Y9
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y10
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y11
+	VFMADD213PS  Y11, Y6, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y10
+	VMULPS       Y6, Y10, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VPSLLD       $0x17, Y4, Y4
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VPADDD       Y6, Y4, Y6
+	VMOVAPS      Y9, Y8
+	VFMADD213PS  Y6, Y6, Y8
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
+	VANDPS       Y6, Y7, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
+	VCMPPS       $0x02, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y11, Y10, Y7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y10
+	VPADDD       Y7, Y10, Y10
+	VPSUBD       Y7, Y4, Y4
+	VMOVAPS      Y9, Y7
+	VFMADD213PS  Y4, Y4, Y7
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_far<>+0(SB), Y4
+	VCMPPS       $0x01, Y6, Y4, Y4
+	VBLENDVPS    Y4, Y7, Y8, Y4
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
+	VCMPPS       $0x01, Y6, Y7, Y6
+	VBLENDVPS    Y6, Y10, Y4, Y4
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VADDPS       Y6, Y4, Y4
+	VDIVPS       Y4, Y5, Y4
+	VMOVUPS      Y4, 32(AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	SUBQ         $0x10, DX
@@ -280,88 +323,108 @@ TEXT ·siluAVX2(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	VBROADCASTSS elementwise_expLow<>+0(SB), Y0
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Y1
-	VBROADCASTSS elementwise_log2e<>+0(SB), Y2
-	VBROADCASTSS elementwise_shift<>+0(SB), Y3
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Y4
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y5
+	VBROADCASTSS elementwise_log2e<>+0(SB), Y0
+	VBROADCASTSS elementwise_shift<>+0(SB), Y1
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Y2
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y3
 
 next:
-	VMOVUPS      (CX), Y6
-	VXORPS       Y7, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VMAXPS       Y7, Y0, Y8
-	VMINPS       Y8, Y1, Y8
-	VMOVAPS      Y8, Y9
-	VFMADD213PS  Y3, Y2, Y9
-	VSUBPS       Y3, Y9, Y10
-	VFNMADD231PS Y4, Y10, Y8
-	VFNMADD231PS Y5, Y10, Y8
-	VMULPS       Y8, Y8, Y11
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y10
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VFMADD213PS  Y8, Y11, Y10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y8
-	VADDPS       Y8, Y10, Y10
-	VPSLLD       $0x17, Y9, Y9
-	VPADDD       Y9, Y10, Y10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y9
-	VXORPS       Y8, Y8, Y8
-	VCMPPS       $0x01, Y0, Y7, Y11
-	VBLENDVPS    Y11, Y8, Y10, Y8
-	VCMPPS       $0x01, Y7, Y1, Y7
-	VBLENDVPS    Y7, Y9, Y8, Y8
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y7
-	VADDPS       Y7, Y8, Y8
-	VDIVPS       Y8, Y6, Y8
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      32(CX), Y6
-	VXORPS       Y7, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VMAXPS       Y7, Y0, Y8
-	VMINPS       Y8, Y1, Y8
-	VMOVAPS      Y8, Y9
-	VFMADD213PS  Y3, Y2, Y9
-	VSUBPS       Y3, Y9, Y10
-	VFNMADD231PS Y4, Y10, Y8
-	VFNMADD231PS Y5, Y10, Y8
-	VMULPS       Y8, Y8, Y11
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y10
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VFMADD213PS  Y8, Y11, Y10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y8
-	VADDPS       Y8, Y10, Y10
-	VPSLLD       $0x17, Y9, Y9
-	VPADDD       Y9, Y10, Y10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y9
-	VXORPS       Y8, Y8, Y8
-	VCMPPS       $0x01, Y0, Y7, Y11
-	VBLENDVPS    Y11, Y8, Y10, Y8
-	VCMPPS       $0x01, Y7, Y1, Y7
-	VBLENDVPS    Y7, Y9, Y8, Y8
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y7
-	VADDPS       Y7, Y8, Y8
-	VDIVPS       Y8, Y6, Y8
-	VMOVUPS      Y8, 32(AX)
+	VMOVUPS      (CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMOVAPS      Y5, Y6
+	VFMADD213PS  Y1, Y0, Y6
+	VSUBPS       Y1, Y6, Y7
+	VMOVAPS      Y5, Y5
+	VFNMADD231PS Y2, Y7, Y5
+	VFNMADD231PS Y3, Y7, Y5
+	VMULPS       Y5, Y5, Y8
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y9
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y9
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y10
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VPSLLD       $0x17, Y6, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VPADDD       Y6, Y5, Y6
+	VMOVAPS      Y9, Y8
+	VFMADD213PS  Y6, Y6, Y8
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
+	VANDPS       Y6, Y7, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
+	VCMPPS       $0x02, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y11, Y10, Y7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y10
+	VPADDD       Y7, Y10, Y10
+	VPSUBD       Y7, Y5, Y5
+	VMOVAPS      Y9, Y7
+	VFMADD213PS  Y5, Y5, Y7
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_far<>+0(SB), Y5
+	VCMPPS       $0x01, Y6, Y5, Y5
+	VBLENDVPS    Y5, Y7, Y8, Y5
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
+	VCMPPS       $0x01, Y6, Y7, Y6
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VADDPS       Y6, Y5, Y5
+	VDIVPS       Y5, Y4, Y5
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      32(CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMOVAPS      Y5, Y6
+	VFMADD213PS  Y1, Y0, Y6
+	VSUBPS       Y1, Y6, Y7
+	VMOVAPS      Y5, Y5
+	VFNMADD231PS Y2, Y7, Y5
+	VFNMADD231PS Y3, Y7, Y5
+	VMULPS       Y5, Y5, Y8
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y9
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y9
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y10
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VPSLLD       $0x17, Y6, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VPADDD       Y6, Y5, Y6
+	VMOVAPS      Y9, Y8
+	VFMADD213PS  Y6, Y6, Y8
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
+	VANDPS       Y6, Y7, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
+	VCMPPS       $0x02, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y11, Y10, Y7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y10
+	VPADDD       Y7, Y10, Y10
+	VPSUBD       Y7, Y5, Y5
+	VMOVAPS      Y9, Y7
+	VFMADD213PS  Y5, Y5, Y7
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_far<>+0(SB), Y5
+	VCMPPS       $0x01, Y6, Y5, Y5
+	VBLENDVPS    Y5, Y7, Y8, Y5
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
+	VCMPPS       $0x01, Y6, Y7, Y6
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VADDPS       Y6, Y5, Y5
+	VDIVPS       Y5, Y4, Y5
+	VMOVUPS      Y5, 32(AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	SUBQ         $0x10, DX
@@ -376,90 +439,110 @@ TEXT ·siluMulAVX2(SB), NOSPLIT, $0-32
 	MOVQ         gate+8(FP), CX
 	MOVQ         up+16(FP), DX
 	MOVQ         n+24(FP), BX
-	VBROADCASTSS elementwise_expLow<>+0(SB), Y0
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Y1
-	VBROADCASTSS elementwise_log2e<>+0(SB), Y2
-	VBROADCASTSS elementwise_shift<>+0(SB), Y3
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Y4
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y5
+	VBROADCASTSS elementwise_log2e<>+0(SB), Y0
+	VBROADCASTSS elementwise_shift<>+0(SB), Y1
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Y2
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Y3
 
 next:
-	VMOVUPS      (CX), Y6
-	VXORPS       Y7, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VMAXPS       Y7, Y0, Y8
-	VMINPS       Y8, Y1, Y8
-	VMOVAPS      Y8, Y9
-	VFMADD213PS  Y3, Y2, Y9
-	VSUBPS       Y3, Y9, Y10
-	VFNMADD231PS Y4, Y10, Y8
-	VFNMADD231PS Y5, Y10, Y8
-	VMULPS       Y8, Y8, Y11
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y10
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VFMADD213PS  Y8, Y11, Y10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y8
-	VADDPS       Y8, Y10, Y10
-	VPSLLD       $0x17, Y9, Y9
-	VPADDD       Y9, Y10, Y10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y9
-	VXORPS       Y8, Y8, Y8
-	VCMPPS       $0x01, Y0, Y7, Y11
-	VBLENDVPS    Y11, Y8, Y10, Y8
-	VCMPPS       $0x01, Y7, Y1, Y7
-	VBLENDVPS    Y7, Y9, Y8, Y8
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y7
-	VADDPS       Y7, Y8, Y8
-	VDIVPS       Y8, Y6, Y8
-	VMULPS       (DX), Y8, Y8
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      32(CX), Y6
-	VXORPS       Y7, Y7, Y7
-	VSUBPS       Y6, Y7, Y7
-	VMAXPS       Y7, Y0, Y8
-	VMINPS       Y8, Y1, Y8
-	VMOVAPS      Y8, Y9
-	VFMADD213PS  Y3, Y2, Y9
-	VSUBPS       Y3, Y9, Y10
-	VFNMADD231PS Y4, Y10, Y8
-	VFNMADD231PS Y5, Y10, Y8
-	VMULPS       Y8, Y8, Y11
-	VBROADCASTSS elementwise_exp0<>+0(SB), Y10
-	VBROADCASTSS elementwise_exp1<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp3<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Y12
-	VFMADD213PS  Y12, Y8, Y10
-	VFMADD213PS  Y8, Y11, Y10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y8
-	VADDPS       Y8, Y10, Y10
-	VPSLLD       $0x17, Y9, Y9
-	VPADDD       Y9, Y10, Y10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Y9
-	VXORPS       Y8, Y8, Y8
-	VCMPPS       $0x01, Y0, Y7, Y11
-	VBLENDVPS    Y11, Y8, Y10, Y8
-	VCMPPS       $0x01, Y7, Y1, Y7
-	VBLENDVPS    Y7, Y9, Y8, Y8
-	VBROADCASTSS elementwise_exp6<>+0(SB), Y7
-	VADDPS       Y7, Y8, Y8
-	VDIVPS       Y8, Y6, Y8
-	VMULPS       32(DX), Y8, Y8
-	VMOVUPS      Y8, 32(AX)
+	VMOVUPS      (CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMOVAPS      Y5, Y6
+	VFMADD213PS  Y1, Y0, Y6
+	VSUBPS       Y1, Y6, Y7
+	VMOVAPS      Y5, Y5
+	VFNMADD231PS Y2, Y7, Y5
+	VFNMADD231PS Y3, Y7, Y5
+	VMULPS       Y5, Y5, Y8
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y9
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y9
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y10
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VPSLLD       $0x17, Y6, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VPADDD       Y6, Y5, Y6
+	VMOVAPS      Y9, Y8
+	VFMADD213PS  Y6, Y6, Y8
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
+	VANDPS       Y6, Y7, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
+	VCMPPS       $0x02, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y11, Y10, Y7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y10
+	VPADDD       Y7, Y10, Y10
+	VPSUBD       Y7, Y5, Y5
+	VMOVAPS      Y9, Y7
+	VFMADD213PS  Y5, Y5, Y7
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_far<>+0(SB), Y5
+	VCMPPS       $0x01, Y6, Y5, Y5
+	VBLENDVPS    Y5, Y7, Y8, Y5
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
+	VCMPPS       $0x01, Y6, Y7, Y6
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VADDPS       Y6, Y5, Y5
+	VDIVPS       Y5, Y4, Y5
+	VMULPS       (DX), Y5, Y5
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      32(CX), Y4
+	VXORPS       Y5, Y5, Y5
+	VSUBPS       Y4, Y5, Y5
+	VMOVAPS      Y5, Y6
+	VFMADD213PS  Y1, Y0, Y6
+	VSUBPS       Y1, Y6, Y7
+	VMOVAPS      Y5, Y5
+	VFNMADD231PS Y2, Y7, Y5
+	VFNMADD231PS Y3, Y7, Y5
+	VMULPS       Y5, Y5, Y8
+	VBROADCASTSS elementwise_exp0<>+0(SB), Y9
+	VBROADCASTSS elementwise_exp1<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y9
+	VBROADCASTSS elementwise_exp2<>+0(SB), Y10
+	VBROADCASTSS elementwise_exp3<>+0(SB), Y11
+	VFMADD213PS  Y11, Y5, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VBROADCASTSS elementwise_exp4<>+0(SB), Y10
+	VMULPS       Y5, Y10, Y10
+	VFMADD213PS  Y10, Y8, Y9
+	VPSLLD       $0x17, Y6, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VPADDD       Y6, Y5, Y6
+	VMOVAPS      Y9, Y8
+	VFMADD213PS  Y6, Y6, Y8
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
+	VANDPS       Y6, Y7, Y6
+	VXORPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
+	VCMPPS       $0x02, Y10, Y7, Y7
+	VBLENDVPS    Y7, Y11, Y10, Y7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Y10
+	VPADDD       Y7, Y10, Y10
+	VPSUBD       Y7, Y5, Y5
+	VMOVAPS      Y9, Y7
+	VFMADD213PS  Y5, Y5, Y7
+	VMULPS       Y10, Y7, Y7
+	VMULPS       Y10, Y10, Y10
+	VBROADCASTSS elementwise_far<>+0(SB), Y5
+	VCMPPS       $0x01, Y6, Y5, Y5
+	VBLENDVPS    Y5, Y7, Y8, Y5
+	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
+	VCMPPS       $0x01, Y6, Y7, Y6
+	VBLENDVPS    Y6, Y10, Y5, Y5
+	VBROADCASTSS elementwise_one<>+0(SB), Y6
+	VADDPS       Y6, Y5, Y5
+	VDIVPS       Y5, Y4, Y5
+	VMULPS       32(DX), Y5, Y5
+	VMOVUPS      Y5, 32(AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	ADDQ         $0x40, DX
@@ -708,54 +791,63 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-28
 	MOVQ         n+8(FP), CX
 	MOVSS        top+16(FP), X0
 	VBROADCASTSS X0, Z0
-	VBROADCASTSS elementwise_expLow<>+0(SB), Z3
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Z4
-	VBROADCASTSS elementwise_log2e<>+0(SB), Z5
-	VBROADCASTSS elementwise_shift<>+0(SB), Z6
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Z7
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z8
-	VXORPS       Z9, Z9, Z9
+	VBROADCASTSS elementwise_log2e<>+0(SB), Z4
+	VBROADCASTSS elementwise_shift<>+0(SB), Z5
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Z6
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z7
+	VXORPS       Z8, Z8, Z8
 
 next:
-	VMOVUPS       (AX), Z10
-	VSUBPS        Z0, Z10, Z10
-	VMAXPS        Z10, Z3, Z11
-	VMINPS        Z11, Z4, Z11
-	VMOVAPS       Z11, Z12
-	VFMADD213PS   Z6, Z5, Z12
-	VSUBPS        Z6, Z12, Z13
-	VFNMADD231PS  Z7, Z13, Z11
-	VFNMADD231PS  Z8, Z13, Z11
-	VMULPS        Z11, Z11, Z14
+	VMOVUPS       (AX), Z9
+	VSUBPS        Z0, Z9, Z9
+	VMOVAPS       Z9, Z10
+	VFMADD213PS   Z5, Z4, Z10
+	VSUBPS        Z5, Z10, Z11
+	VMOVAPS       Z9, Z9
+	VFNMADD231PS  Z6, Z11, Z9
+	VFNMADD231PS  Z7, Z11, Z9
+	VMULPS        Z9, Z9, Z12
 	VBROADCASTSS  elementwise_exp0<>+0(SB), Z13
 	VBROADCASTSS  elementwise_exp1<>+0(SB), Z15
-	VFMADD213PS   Z15, Z11, Z13
-	VBROADCASTSS  elementwise_exp2<>+0(SB), Z15
-	VFMADD213PS   Z15, Z11, Z13
+	VFMADD213PS   Z15, Z9, Z13
+	VBROADCASTSS  elementwise_exp2<>+0(SB), Z14
 	VBROADCASTSS  elementwise_exp3<>+0(SB), Z15
-	VFMADD213PS   Z15, Z11, Z13
-	VBROADCASTSS  elementwise_exp4<>+0(SB), Z15
-	VFMADD213PS   Z15, Z11, Z13
-	VBROADCASTSS  elementwise_exp5<>+0(SB), Z15
-	VFMADD213PS   Z15, Z11, Z13
-	VFMADD213PS   Z11, Z14, Z13
-	VBROADCASTSS  elementwise_exp6<>+0(SB), Z11
-	VADDPS        Z11, Z13, Z13
-	VPSLLD        $0x17, Z12, Z12
-	VPADDD        Z12, Z13, Z13
-	VBROADCASTSS  elementwise_infinity<>+0(SB), Z12
-	VXORPS        Z11, Z11, Z11
-	VCMPPS        $0x01, Z3, Z10, K1
-	VBLENDMPS     Z11, Z13, K1, Z1
-	VCMPPS        $0x01, Z10, Z4, K1
-	VBLENDMPS     Z12, Z1, K1, Z2
-	VMOVUPS       Z2, (AX)
-	VADDPS        Z2, Z9, Z9
+	VFMADD213PS   Z15, Z9, Z14
+	VFMADD213PS   Z14, Z12, Z13
+	VBROADCASTSS  elementwise_exp4<>+0(SB), Z14
+	VMULPS        Z9, Z14, Z14
+	VFMADD213PS   Z14, Z12, Z13
+	VPSLLD        $0x17, Z10, Z9
+	VBROADCASTSS  elementwise_one<>+0(SB), Z10
+	VPADDD        Z10, Z9, Z10
+	VMOVAPS       Z13, Z12
+	VFMADD213PS   Z10, Z10, Z12
+	VBROADCASTSS  elementwise_magnitude<>+0(SB), Z10
+	VANDPS        Z10, Z11, Z10
+	VXORPS        Z14, Z14, Z14
+	VBROADCASTSS  elementwise_halfPower<>+0(SB), Z15
+	VCMPPS        $0x02, Z14, Z11, K1
+	VBLENDMPS     Z15, Z14, K1, Z1
+	VBROADCASTSS  elementwise_topPower<>+0(SB), Z11
+	VPADDD        Z1, Z11, Z11
+	VPSUBD        Z1, Z9, Z9
+	VMOVAPS       Z13, Z13
+	VFMADD213PS   Z9, Z9, Z13
+	VMULPS        Z11, Z13, Z13
+	VMULPS        Z11, Z11, Z11
+	VBROADCASTSS  elementwise_far<>+0(SB), Z9
+	VCMPPS        $0x01, Z10, Z9, K1
+	VBLENDMPS     Z13, Z12, K1, Z2
+	VBROADCASTSS  elementwise_beyond<>+0(SB), Z9
+	VCMPPS        $0x01, Z10, Z9, K1
+	VBLENDMPS     Z11, Z2, K1, Z3
+	VMOVUPS       Z3, (AX)
+	VADDPS        Z3, Z8, Z8
 	ADDQ          $0x40, AX
 	SUBQ          $0x10, CX
 	JNZ           next
-	VEXTRACTF64X4 $0x01, Z9, Y0
-	VADDPS        Y0, Y9, Y1
+	VEXTRACTF64X4 $0x01, Z8, Y0
+	VADDPS        Y0, Y8, Y1
 	VEXTRACTF128  $0x01, Y1, X0
 	VADDPS        X0, X1, X1
 	VPERMILPD     $0x01, X1, X0
@@ -772,52 +864,61 @@ TEXT ·sigmoidAVX512(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	VBROADCASTSS elementwise_expLow<>+0(SB), Z0
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Z1
-	VBROADCASTSS elementwise_log2e<>+0(SB), Z2
-	VBROADCASTSS elementwise_shift<>+0(SB), Z3
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Z4
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z5
+	VBROADCASTSS elementwise_log2e<>+0(SB), Z0
+	VBROADCASTSS elementwise_shift<>+0(SB), Z1
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Z2
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z3
 
 next:
-	VMOVUPS      (CX), Z6
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z7
-	VXORPS       Z8, Z8, Z8
-	VSUBPS       Z6, Z8, Z8
-	VMAXPS       Z8, Z0, Z6
-	VMINPS       Z6, Z1, Z6
-	VMOVAPS      Z6, Z11
-	VFMADD213PS  Z3, Z2, Z11
-	VSUBPS       Z3, Z11, Z12
-	VFNMADD231PS Z4, Z12, Z6
-	VFNMADD231PS Z5, Z12, Z6
-	VMULPS       Z6, Z6, Z13
+	VMOVUPS      (CX), Z4
+	VBROADCASTSS elementwise_one<>+0(SB), Z5
+	VXORPS       Z6, Z6, Z6
+	VSUBPS       Z4, Z6, Z6
+	VMOVAPS      Z6, Z4
+	VFMADD213PS  Z1, Z0, Z4
+	VSUBPS       Z1, Z4, Z10
+	VMOVAPS      Z6, Z6
+	VFNMADD231PS Z2, Z10, Z6
+	VFNMADD231PS Z3, Z10, Z6
+	VMULPS       Z6, Z6, Z11
 	VBROADCASTSS elementwise_exp0<>+0(SB), Z12
 	VBROADCASTSS elementwise_exp1<>+0(SB), Z14
 	VFMADD213PS  Z14, Z6, Z12
-	VBROADCASTSS elementwise_exp2<>+0(SB), Z14
-	VFMADD213PS  Z14, Z6, Z12
+	VBROADCASTSS elementwise_exp2<>+0(SB), Z13
 	VBROADCASTSS elementwise_exp3<>+0(SB), Z14
-	VFMADD213PS  Z14, Z6, Z12
-	VBROADCASTSS elementwise_exp4<>+0(SB), Z14
-	VFMADD213PS  Z14, Z6, Z12
-	VBROADCASTSS elementwise_exp5<>+0(SB), Z14
-	VFMADD213PS  Z14, Z6, Z12
-	VFMADD213PS  Z6, Z13, Z12
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z6
-	VADDPS       Z6, Z12, Z12
-	VPSLLD       $0x17, Z11, Z11
-	VPADDD       Z11, Z12, Z12
-	VBROADCASTSS elementwise_infinity<>+0(SB), Z11
-	VXORPS       Z6, Z6, Z6
-	VCMPPS       $0x01, Z0, Z8, K1
-	VBLENDMPS    Z6, Z12, K1, Z9
-	VCMPPS       $0x01, Z8, Z1, K1
-	VBLENDMPS    Z11, Z9, K1, Z10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z6
-	VADDPS       Z6, Z10, Z10
-	VDIVPS       Z10, Z7, Z10
-	VMOVUPS      Z10, (AX)
+	VFMADD213PS  Z14, Z6, Z13
+	VFMADD213PS  Z13, Z11, Z12
+	VBROADCASTSS elementwise_exp4<>+0(SB), Z13
+	VMULPS       Z6, Z13, Z13
+	VFMADD213PS  Z13, Z11, Z12
+	VPSLLD       $0x17, Z4, Z4
+	VBROADCASTSS elementwise_one<>+0(SB), Z6
+	VPADDD       Z6, Z4, Z6
+	VMOVAPS      Z12, Z11
+	VFMADD213PS  Z6, Z6, Z11
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Z6
+	VANDPS       Z6, Z10, Z6
+	VXORPS       Z13, Z13, Z13
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Z14
+	VCMPPS       $0x02, Z13, Z10, K1
+	VBLENDMPS    Z14, Z13, K1, Z7
+	VBROADCASTSS elementwise_topPower<>+0(SB), Z10
+	VPADDD       Z7, Z10, Z10
+	VPSUBD       Z7, Z4, Z4
+	VMOVAPS      Z12, Z12
+	VFMADD213PS  Z4, Z4, Z12
+	VMULPS       Z10, Z12, Z12
+	VMULPS       Z10, Z10, Z10
+	VBROADCASTSS elementwise_far<>+0(SB), Z4
+	VCMPPS       $0x01, Z6, Z4, K1
+	VBLENDMPS    Z12, Z11, K1, Z8
+	VBROADCASTSS elementwise_beyond<>+0(SB), Z4
+	VCMPPS       $0x01, Z6, Z4, K1
+	VBLENDMPS    Z10, Z8, K1, Z9
+	VBROADCASTSS elementwise_one<>+0(SB), Z4
+	VADDPS       Z4, Z9, Z9
+	VDIVPS       Z9, Z5, Z9
+	VMOVUPS      Z9, (AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	SUBQ         $0x10, DX
@@ -831,51 +932,60 @@ TEXT ·siluAVX512(SB), NOSPLIT, $0-24
 	MOVQ         dst+0(FP), AX
 	MOVQ         x+8(FP), CX
 	MOVQ         n+16(FP), DX
-	VBROADCASTSS elementwise_expLow<>+0(SB), Z0
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Z1
-	VBROADCASTSS elementwise_log2e<>+0(SB), Z2
-	VBROADCASTSS elementwise_shift<>+0(SB), Z3
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Z4
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z5
+	VBROADCASTSS elementwise_log2e<>+0(SB), Z0
+	VBROADCASTSS elementwise_shift<>+0(SB), Z1
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Z2
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z3
 
 next:
-	VMOVUPS      (CX), Z6
-	VXORPS       Z7, Z7, Z7
-	VSUBPS       Z6, Z7, Z7
-	VMAXPS       Z7, Z0, Z8
-	VMINPS       Z8, Z1, Z8
-	VMOVAPS      Z8, Z9
-	VFMADD213PS  Z3, Z2, Z9
-	VSUBPS       Z3, Z9, Z10
-	VFNMADD231PS Z4, Z10, Z8
-	VFNMADD231PS Z5, Z10, Z8
-	VMULPS       Z8, Z8, Z13
-	VBROADCASTSS elementwise_exp0<>+0(SB), Z10
+	VMOVUPS      (CX), Z4
+	VXORPS       Z5, Z5, Z5
+	VSUBPS       Z4, Z5, Z5
+	VMOVAPS      Z5, Z6
+	VFMADD213PS  Z1, Z0, Z6
+	VSUBPS       Z1, Z6, Z7
+	VMOVAPS      Z5, Z5
+	VFNMADD231PS Z2, Z7, Z5
+	VFNMADD231PS Z3, Z7, Z5
+	VMULPS       Z5, Z5, Z11
+	VBROADCASTSS elementwise_exp0<>+0(SB), Z12
 	VBROADCASTSS elementwise_exp1<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
+	VFMADD213PS  Z14, Z5, Z12
+	VBROADCASTSS elementwise_exp2<>+0(SB), Z13
 	VBROADCASTSS elementwise_exp3<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VFMADD213PS  Z8, Z13, Z10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z8
-	VADDPS       Z8, Z10, Z10
-	VPSLLD       $0x17, Z9, Z9
-	VPADDD       Z9, Z10, Z10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Z9
-	VXORPS       Z8, Z8, Z8
-	VCMPPS       $0x01, Z0, Z7, K1
-	VBLENDMPS    Z8, Z10, K1, Z11
-	VCMPPS       $0x01, Z7, Z1, K1
-	VBLENDMPS    Z9, Z11, K1, Z12
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z7
-	VADDPS       Z7, Z12, Z12
-	VDIVPS       Z12, Z6, Z12
-	VMOVUPS      Z12, (AX)
+	VFMADD213PS  Z14, Z5, Z13
+	VFMADD213PS  Z13, Z11, Z12
+	VBROADCASTSS elementwise_exp4<>+0(SB), Z13
+	VMULPS       Z5, Z13, Z13
+	VFMADD213PS  Z13, Z11, Z12
+	VPSLLD       $0x17, Z6, Z5
+	VBROADCASTSS elementwise_one<>+0(SB), Z6
+	VPADDD       Z6, Z5, Z6
+	VMOVAPS      Z12, Z11
+	VFMADD213PS  Z6, Z6, Z11
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Z6
+	VANDPS       Z6, Z7, Z6
+	VXORPS       Z13, Z13, Z13
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Z14
+	VCMPPS       $0x02, Z13, Z7, K1
+	VBLENDMPS    Z14, Z13, K1, Z8
+	VBROADCASTSS elementwise_topPower<>+0(SB), Z7
+	VPADDD       Z8, Z7, Z7
+	VPSUBD       Z8, Z5, Z5
+	VMOVAPS      Z12, Z12
+	VFMADD213PS  Z5, Z5, Z12
+	VMULPS       Z7, Z12, Z12
+	VMULPS       Z7, Z7, Z7
+	VBROADCASTSS elementwise_far<>+0(SB), Z5
+	VCMPPS       $0x01, Z6, Z5, K1
+	VBLENDMPS    Z12, Z11, K1, Z9
+	VBROADCASTSS elementwise_beyond<>+0(SB), Z5
+	VCMPPS       $0x01, Z6, Z5, K1
+	VBLENDMPS    Z7, Z9, K1, Z10
+	VBROADCASTSS elementwise_one<>+0(SB), Z5
+	VADDPS       Z5, Z10, Z10
+	VDIVPS       Z10, Z4, Z10
+	VMOVUPS      Z10, (AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	SUBQ         $0x10, DX
@@ -890,52 +1000,61 @@ TEXT ·siluMulAVX512(SB), NOSPLIT, $0-32
 	MOVQ         gate+8(FP), CX
 	MOVQ         up+16(FP), DX
 	MOVQ         n+24(FP), BX
-	VBROADCASTSS elementwise_expLow<>+0(SB), Z0
-	VBROADCASTSS elementwise_expHigh<>+0(SB), Z1
-	VBROADCASTSS elementwise_log2e<>+0(SB), Z2
-	VBROADCASTSS elementwise_shift<>+0(SB), Z3
-	VBROADCASTSS elementwise_ln2High<>+0(SB), Z4
-	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z5
+	VBROADCASTSS elementwise_log2e<>+0(SB), Z0
+	VBROADCASTSS elementwise_shift<>+0(SB), Z1
+	VBROADCASTSS elementwise_ln2High<>+0(SB), Z2
+	VBROADCASTSS elementwise_ln2Low<>+0(SB), Z3
 
 next:
-	VMOVUPS      (CX), Z6
-	VXORPS       Z7, Z7, Z7
-	VSUBPS       Z6, Z7, Z7
-	VMAXPS       Z7, Z0, Z8
-	VMINPS       Z8, Z1, Z8
-	VMOVAPS      Z8, Z9
-	VFMADD213PS  Z3, Z2, Z9
-	VSUBPS       Z3, Z9, Z10
-	VFNMADD231PS Z4, Z10, Z8
-	VFNMADD231PS Z5, Z10, Z8
-	VMULPS       Z8, Z8, Z13
-	VBROADCASTSS elementwise_exp0<>+0(SB), Z10
+	VMOVUPS      (CX), Z4
+	VXORPS       Z5, Z5, Z5
+	VSUBPS       Z4, Z5, Z5
+	VMOVAPS      Z5, Z6
+	VFMADD213PS  Z1, Z0, Z6
+	VSUBPS       Z1, Z6, Z7
+	VMOVAPS      Z5, Z5
+	VFNMADD231PS Z2, Z7, Z5
+	VFNMADD231PS Z3, Z7, Z5
+	VMULPS       Z5, Z5, Z11
+	VBROADCASTSS elementwise_exp0<>+0(SB), Z12
 	VBROADCASTSS elementwise_exp1<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VBROADCASTSS elementwise_exp2<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
+	VFMADD213PS  Z14, Z5, Z12
+	VBROADCASTSS elementwise_exp2<>+0(SB), Z13
 	VBROADCASTSS elementwise_exp3<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VBROADCASTSS elementwise_exp4<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VBROADCASTSS elementwise_exp5<>+0(SB), Z14
-	VFMADD213PS  Z14, Z8, Z10
-	VFMADD213PS  Z8, Z13, Z10
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z8
-	VADDPS       Z8, Z10, Z10
-	VPSLLD       $0x17, Z9, Z9
-	VPADDD       Z9, Z10, Z10
-	VBROADCASTSS elementwise_infinity<>+0(SB), Z9
-	VXORPS       Z8, Z8, Z8
-	VCMPPS       $0x01, Z0, Z7, K1
-	VBLENDMPS    Z8, Z10, K1, Z11
-	VCMPPS       $0x01, Z7, Z1, K1
-	VBLENDMPS    Z9, Z11, K1, Z12
-	VBROADCASTSS elementwise_exp6<>+0(SB), Z7
-	VADDPS       Z7, Z12, Z12
-	VDIVPS       Z12, Z6, Z12
-	VMULPS       (DX), Z12, Z12
-	VMOVUPS      Z12, (AX)
+	VFMADD213PS  Z14, Z5, Z13
+	VFMADD213PS  Z13, Z11, Z12
+	VBROADCASTSS elementwise_exp4<>+0(SB), Z13
+	VMULPS       Z5, Z13, Z13
+	VFMADD213PS  Z13, Z11, Z12
+	VPSLLD       $0x17, Z6, Z5
+	VBROADCASTSS elementwise_one<>+0(SB), Z6
+	VPADDD       Z6, Z5, Z6
+	VMOVAPS      Z12, Z11
+	VFMADD213PS  Z6, Z6, Z11
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Z6
+	VANDPS       Z6, Z7, Z6
+	VXORPS       Z13, Z13, Z13
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Z14
+	VCMPPS       $0x02, Z13, Z7, K1
+	VBLENDMPS    Z14, Z13, K1, Z8
+	VBROADCASTSS elementwise_topPower<>+0(SB), Z7
+	VPADDD       Z8, Z7, Z7
+	VPSUBD       Z8, Z5, Z5
+	VMOVAPS      Z12, Z12
+	VFMADD213PS  Z5, Z5, Z12
+	VMULPS       Z7, Z12, Z12
+	VMULPS       Z7, Z7, Z7
+	VBROADCASTSS elementwise_far<>+0(SB), Z5
+	VCMPPS       $0x01, Z6, Z5, K1
+	VBLENDMPS    Z12, Z11, K1, Z9
+	VBROADCASTSS elementwise_beyond<>+0(SB), Z5
+	VCMPPS       $0x01, Z6, Z5, K1
+	VBLENDMPS    Z7, Z9, K1, Z10
+	VBROADCASTSS elementwise_one<>+0(SB), Z5
+	VADDPS       Z5, Z10, Z10
+	VDIVPS       Z10, Z4, Z10
+	VMULPS       (DX), Z10, Z10
+	VMOVUPS      Z10, (AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	ADDQ         $0x40, DX

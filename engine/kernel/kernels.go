@@ -13,6 +13,7 @@ import (
 //go:generate go run ./asm -group unpack -out unpack_amd64.s -stubs unpack_amd64.go -pkg kernel
 //go:generate go run ./asm -group integer -out integer_amd64.s -stubs integer_amd64.go -pkg kernel
 //go:generate go run ./asm -group decode -out decode_amd64.s -stubs decode_amd64.go -pkg kernel
+//go:generate go run ./asm -group rope -out rope_amd64.s -stubs rope_amd64.go -pkg kernel
 //go:generate go run ./asm -group wait -out wait_amd64.s -stubs wait_amd64.go -pkg kernel
 //go:generate go run ./asm -group delta -out delta_amd64.s -stubs delta_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
@@ -41,8 +42,6 @@ type kernels struct {
 	// attend is Attend; nil means the tiles of attention.go.
 	attend func(p *Pool, a *Attention)
 
-	// sincos gives a rotation, rotateHalves and rotatePairs turn a head by it.
-	sincos                    func(angle float32) (sin, cos float32)
 	rotateHalves, rotatePairs func(x, cos, sin []float32)
 
 	// delta advances strips [from, to) of a state, convolve convolves.
@@ -95,7 +94,7 @@ func generic() kernels {
 		keys:        keys,
 		values:      values,
 
-		sincos: sincos, rotateHalves: rotateHalves, rotatePairs: rotatePairs,
+		rotateHalves: rotateHalves, rotatePairs: rotatePairs,
 
 		delta: delta, convolve: convolve,
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,

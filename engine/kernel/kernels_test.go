@@ -63,6 +63,8 @@ func TestElementwiseKernelsAgreeWithGeneric(t *testing.T) {
 			exact("geluMul", func(k *kernels, d []float32) { k.geluMul(d, x, y) })
 			exact("roundF16", func(k *kernels, d []float32) { k.roundF16(d, x) })
 			exact("roundBF16", func(k *kernels, d []float32) { k.roundBF16(d, x) })
+			exact("silu", func(k *kernels, d []float32) { k.silu(d, x) })
+			exact("siluMul", func(k *kernels, d []float32) { k.siluMul(d, x, y) })
 			close := func(name string, f func(k *kernels, dst []float32)) {
 				t.Helper()
 				got, want := pair(f)
@@ -73,8 +75,6 @@ func TestElementwiseKernelsAgreeWithGeneric(t *testing.T) {
 				}
 			}
 			close("sigmoid", func(k *kernels, d []float32) { k.sigmoid(d, x) })
-			close("silu", func(k *kernels, d []float32) { k.silu(d, x) })
-			close("siluMul", func(k *kernels, d []float32) { k.siluMul(d, x, y) })
 			close("expSum", func(k *kernels, d []float32) {
 				copy(d, x)
 				for i := range d {
@@ -93,6 +93,26 @@ func TestElementwiseKernelsAgreeWithGeneric(t *testing.T) {
 			g.narrowF16(w, x)
 			if string(h) != string(w) {
 				t.Errorf("narrowF16 of %d differs", n)
+			}
+		}
+	})
+}
+
+func TestRotationsAgreeWithGeneric(t *testing.T) {
+	g := generic()
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(43, 44))
+		for _, pairs := range []int{1, 8, 16, 20, 32, 64, 128} {
+			cos, sin := random(r, pairs), random(r, pairs)
+			x := extremes(r, 2*pairs)
+			for _, f := range []func(k *kernels, x []float32){
+				func(k *kernels, x []float32) { k.rotateHalves(x, cos, sin) },
+				func(k *kernels, x []float32) { k.rotatePairs(x, cos, sin) },
+			} {
+				got, want := append([]float32(nil), x...), append([]float32(nil), x...)
+				f(k, got)
+				f(&g, want)
+				same(t, fmt.Sprintf("%d pairs", pairs), got, want)
 			}
 		}
 	})

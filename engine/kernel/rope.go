@@ -3,6 +3,8 @@ package kernel
 import (
 	"math"
 	"sync"
+
+	"attnbudget/engine/kernel/upstream"
 )
 
 // RoPE rotates pairs of a head's elements by angles proportional to the position (rotary position embedding).
@@ -52,18 +54,15 @@ func (r *RoPE) Apply(x []float32, heads, dim int, pos int32) {
 
 func rotateHalves(x, cos, sin []float32) {
 	a, b := x[:len(cos)], x[len(cos):][:len(cos)]
-	sin = sin[:len(cos)]
 	for i, c := range cos {
-		u, v := a[i], b[i]
-		a[i], b[i] = u*c-v*sin[i], u*sin[i]+v*c
+		a[i], b[i] = upstream.Rotate(a[i], b[i], sin[i], c)
 	}
 }
 
 func rotatePairs(x, cos, sin []float32) {
-	sin, x = sin[:len(cos)], x[:2*len(cos)]
+	x = x[:2*len(cos)]
 	for i, c := range cos {
-		u, v := x[2*i], x[2*i+1]
-		x[2*i], x[2*i+1] = u*c-v*sin[i], u*sin[i]+v*c
+		x[2*i], x[2*i+1] = upstream.Rotate(x[2*i], x[2*i+1], sin[i], c)
 	}
 }
 
@@ -94,13 +93,8 @@ func (r *RoPE) fill(s *ropeSlot, pos int32) {
 		if r.factors != nil {
 			angle /= r.factors[i]
 		}
-		s.sin[i], s.cos[i] = active.sincos(angle * r.scale)
+		s.sin[i], s.cos[i] = upstream.Sincos(angle * r.scale)
 		theta *= r.ratio
 	}
 	s.made, s.pos = true, pos
-}
-
-func sincos(angle float32) (sin, cos float32) {
-	s, c := math.Sincos(float64(angle))
-	return float32(s), float32(c)
 }

@@ -13,9 +13,6 @@ func inUpstreamsOrder(k kernels) kernels {
 	k.name = "upstream"
 	k.floatPanel = floatPanelUpstream
 	k.squares = squaresOneByOne
-	k.silu, k.siluMul = siluUpstream, siluMulUpstream
-	k.sincos = upstream.Sincos
-	k.rotateHalves, k.rotatePairs = rotateHalvesFused, rotatePairsFused
 	k.attend = attendUpstream
 	return k
 }
@@ -45,39 +42,4 @@ func squaresOneByOne(x []float32) (sums [lanes]float64) {
 		sums[0] += float64(float32(v * v))
 	}
 	return sums
-}
-
-func siluUpstream(dst, x []float32) {
-	dst = dst[:len(x)]
-	whole := len(x) / 8 * 8
-	for i, v := range x[:whole] {
-		dst[i] = upstream.SiLU(v)
-	}
-	for i, v := range x[whole:] {
-		dst[whole+i] = v / (1 + upstream.ScalarExp(-v))
-	}
-}
-
-func siluMulUpstream(dst, gate, up []float32) {
-	dst, up = dst[:len(gate)], up[:len(gate)]
-	whole := len(gate) / 8 * 8
-	for i, g := range gate[:whole] {
-		dst[i] = upstream.SiLU(g) * up[i]
-	}
-	for i, g := range gate[whole:] {
-		dst[whole+i] = g / (1 + upstream.ScalarExp(-g)) * up[whole+i]
-	}
-}
-
-func rotateHalvesFused(x, cos, sin []float32) {
-	a, b := x[:len(cos)], x[len(cos):][:len(cos)]
-	for i, c := range cos {
-		a[i], b[i] = upstream.Rotate(a[i], b[i], sin[i], c)
-	}
-}
-
-func rotatePairsFused(x, cos, sin []float32) {
-	for i, c := range cos {
-		x[2*i], x[2*i+1] = upstream.Rotate(x[2*i], x[2*i+1], sin[i], c)
-	}
 }

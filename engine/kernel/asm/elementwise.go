@@ -25,53 +25,77 @@ func elementwise() {
 
 // expConstants are what exp needs in registers.
 type expConstants struct {
-	low, high, log2e, shift, ln2High, ln2Low reg.VecVirtual
-	series                                   []Mem
+	log2e, shift, ln2High, ln2Low reg.VecVirtual
+	series                        []Mem
 }
 
 func (w width) expConstants() expConstants {
 	c := expConstants{
-		low:     w.fill("expLow", float32bits(-87)),
-		high:    w.fill("expHigh", float32bits(88.37)),
-		log2e:   w.fill("log2e", float32bits(1.44269504088896341)),
-		shift:   w.fill("shift", float32bits(3<<22)),
-		ln2High: w.fill("ln2High", float32bits(0.693359375)),
-		ln2Low:  w.fill("ln2Low", float32bits(-2.12194440e-4)),
+		log2e:   w.fill("log2e", float32bits(0x1.715476p+0)),
+		shift:   w.fill("shift", float32bits(0x1.8p23)),
+		ln2High: w.fill("ln2High", float32bits(0x1.62e4p-1)),
+		ln2Low:  w.fill("ln2Low", float32bits(0x1.7f7d1cp-20)),
 	}
-	for i, f := range []float32{1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1, 1} {
+	for i, f := range []float32{0x1.0e4020p-7, 0x1.573e2ep-5, 0x1.555e66p-3, 0x1.fffdb6p-2, 0x1.ffffecp-1} {
 		c.series = append(c.series, constant("exp"+string(rune('0'+i)), float32bits(f)))
 	}
 	return c
 }
 
-// exp computes e^x: x = n ln 2 + r with |r| <= ln(2)/2; e^r by the polynomial of the Cephes library (expf), 2^n by adding
-// to the exponent. Below -87 the result is 0, above 88.37 +Inf; a NaN stays one.
+func (w width) one() reg.VecVirtual { return w.fill("one", float32bits(1)) }
+
+// exp computes e^x as upstream.Exp does: x = n ln 2 + b, e^b - 1 by a polynomial, and a scaling by 2^n in two steps where
+// |n| > 126.
 func (w width) exp(c expConstants, x reg.VecVirtual) reg.VecVirtual {
-	v, t, n, p, square := w.vector(), w.vector(), w.vector(), w.vector(), w.vector()
-	VMAXPS(x, c.low, v) // in case of a NaN, the first operand here
-	VMINPS(v, c.high, v)
-	VMOVAPS(v, t)
-	VFMADD213PS(c.shift, c.log2e, t) // n in the low bits
-	VSUBPS(c.shift, t, n)
-	VFNMADD231PS(c.ln2High, n, v)
-	VFNMADD231PS(c.ln2Low, n, v)
-	VMULPS(v, v, square)
-	VBROADCASTSS(c.series[0], p)
-	for _, m := range c.series[1:6] {
-		next := w.vector()
-		VBROADCASTSS(m, next)
-		VFMADD213PS(next, v, p)
-	}
-	VFMADD213PS(v, square, p)
-	one := w.vector()
-	VBROADCASTSS(c.series[6], one)
-	VADDPS(one, p, p)
-	VPSLLD(Imm(23), t, t)
-	VPADDD(t, p, p)
-	nothing, infinity := w.vector(), w.fill("infinity", 0x7f800000)
+	z, n, b := w.vector(), w.vector(), w.vector()
+	VMOVAPS(x, z)
+	VFMADD213PS(c.shift, c.log2e, z) // n in the low bits
+	VSUBPS(c.shift, z, n)
+	VMOVAPS(x, b)
+	VFNMADD231PS(c.ln2High, n, b)
+	VFNMADD231PS(c.ln2Low, n, b)
+	j := w.expPolynomial(c, b)
+	power, k, near := w.vector(), w.vector(), w.vector()
+	VPSLLD(Imm(23), z, power)
+	VPADDD(w.one(), power, k)
+	VMOVAPS(j, near)
+	VFMADD213PS(k, k, near)
+	size := w.vector()
+	VANDPS(w.fill("magnitude", 0x7fffffff), n, size)
+	return w.expFar(n, size, power, j, near)
+}
+
+// expPolynomial returns e^b - 1.
+func (w width) expPolynomial(c expConstants, b reg.VecVirtual) reg.VecVirtual {
+	u, high, low, linear, t := w.vector(), w.vector(), w.vector(), w.vector(), w.vector()
+	VMULPS(b, b, u)
+	VBROADCASTSS(c.series[0], high)
+	VBROADCASTSS(c.series[1], t)
+	VFMADD213PS(t, b, high)
+	VBROADCASTSS(c.series[2], low)
+	VBROADCASTSS(c.series[3], t)
+	VFMADD213PS(t, b, low)
+	VFMADD213PS(low, u, high)
+	VBROADCASTSS(c.series[4], linear)
+	VMULPS(b, linear, linear)
+	VFMADD213PS(linear, u, high)
+	return high
+}
+
+// expFar replaces near where |n| > 126.
+func (w width) expFar(n, size, power, j, near reg.VecVirtual) reg.VecVirtual {
+	nothing := w.vector()
 	zero(nothing)
-	p = w.choose(lessThan, x, c.low, nothing, p)
-	return w.choose(lessThan, c.high, x, infinity, p)
+	half := w.choose(lessEqual, n, nothing, w.fill("halfPower", 0x82000000), nothing)
+	s1, s2, scaled := w.fill("topPower", 0x7f000000), w.vector(), w.vector()
+	VPADDD(half, s1, s1)
+	VPSUBD(half, power, s2)
+	VMOVAPS(j, scaled)
+	VFMADD213PS(s2, s2, scaled)
+	VMULPS(s1, scaled, scaled)
+	VMULPS(s1, s1, s1) // 0 or infinity
+	near = w.choose(lessThan, w.fill("far", float32bits(126)), size, scaled, near)
+	return w.choose(lessThan, w.fill("beyond", float32bits(192)), size, s1, near)
 }
 
 // scaleMax: x *= scale, and the greatest of the results.
@@ -121,12 +145,11 @@ func (w width) expSum() {
 
 // sigmoidTimes returns factor / (1 + exp(-x)).
 func (w width) sigmoidTimes(c expConstants, x, factor reg.VecVirtual) reg.VecVirtual {
-	v, one := w.vector(), w.vector()
+	v := w.vector()
 	zero(v)
 	VSUBPS(x, v, v)
 	e := w.exp(c, v)
-	VBROADCASTSS(c.series[6], one)
-	VADDPS(one, e, e)
+	VADDPS(w.one(), e, e)
 	VDIVPS(e, factor, e)
 	return e
 }
@@ -140,8 +163,7 @@ func (w width) activation(name string) {
 		VMOVUPS(Mem{Base: x, Disp: p * w.bytes}, v)
 		factor := v
 		if name == "sigmoid" {
-			factor = w.vector()
-			VBROADCASTSS(c.series[6], factor)
+			factor = w.one()
 		}
 		VMOVUPS(w.sigmoidTimes(c, v, factor), Mem{Base: dst, Disp: p * w.bytes})
 	})
