@@ -64,6 +64,36 @@ func dotQ6_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byt
 //go:noescape
 func dotIQ4_XSAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
+//
+//go:noescape
+func dotEightsQ4_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
+//
+//go:noescape
+func dotEightsQ4_1AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
+//
+//go:noescape
+func dotEightsQ5_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
+//
+//go:noescape
+func dotEightsQ5_1AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
+//
+//go:noescape
+func dotEightsQ8_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
+//
+//go:noescape
+func dotEightsIQ4_NLAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
 // dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
 //
 //go:noescape
@@ -88,3 +118,8 @@ func dotEightsQ5_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8,
 //
 //go:noescape
 func dotEightsQ6_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsIQ4_XSAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)

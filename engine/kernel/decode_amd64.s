@@ -1685,14 +1685,1028 @@ DATA decode_quarters<>+16(SB)/8, $0x0000000000000000
 DATA decode_quarters<>+24(SB)/8, $0x0000000000000000
 GLOBL decode_quarters<>(SB), RODATA|NOPTR, $32
 
+// func dotEightsQ4_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, MMX+
+TEXT ·dotEightsQ4_0AVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      stride+16(FP), DX
+	MOVQ      eights+24(FP), BX
+	MOVL      $0x0000ff00, SI
+	KMOVW     SI, K1
+	VMOVDQU32 decode_each0f<>+0(SB), Z0
+	VMOVDQU32 decode_lowHighTwice<>+0(SB), Z1
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y2, Y2, Y2
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	ADDQ            $0x00000120, R10
+	VMOVDQU32       (SI), Z3
+	VBROADCASTI32X4 2(R9), Z5
+	VBROADCASTI32X4 20(R9), K1, Z5
+	VPSRLVQ         Z1, Z5, Z5
+	VPANDD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z5, Z4
+	VBROADCASTI32X4 2(R9)(DX*1), Z6
+	VBROADCASTI32X4 20(R9)(DX*1), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z6, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z6
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z6, Z6
+	VBROADCASTI32X4 2(R9)(DX*2), Z5
+	VBROADCASTI32X4 20(R9)(DX*2), K1, Z5
+	VPSRLVQ         Z1, Z5, Z5
+	VPANDD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z5, Z4
+	VBROADCASTI32X4 2(R11), Z7
+	VBROADCASTI32X4 20(R11), K1, Z7
+	VPSRLVQ         Z1, Z7, Z7
+	VPANDD          Z0, Z7, Z7
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z7, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z7
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z7, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z4
+	VSHUFPS         $0xdd, Z7, Z6, Z5
+	VPADDD          Z5, Z4, Z4
+	VBROADCASTI32X4 2(R11)(DX*1), Z6
+	VBROADCASTI32X4 20(R11)(DX*1), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z6, Z5
+	VBROADCASTI32X4 2(R11)(DX*2), Z7
+	VBROADCASTI32X4 20(R11)(DX*2), K1, Z7
+	VPSRLVQ         Z1, Z7, Z7
+	VPANDD          Z0, Z7, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z3, Z7, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z7
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z7, Z7
+	VBROADCASTI32X4 2(R12), Z6
+	VBROADCASTI32X4 20(R12), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z6, Z5
+	VBROADCASTI32X4 2(R12)(DX*1), Z8
+	VBROADCASTI32X4 20(R12)(DX*1), K1, Z8
+	VPSRLVQ         Z1, Z8, Z8
+	VPANDD          Z0, Z8, Z8
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z3, Z8, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z3
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z3, Z3
+	VSHUFPS         $0x88, Z3, Z7, Z5
+	VSHUFPS         $0xdd, Z3, Z7, Z3
+	VPADDD          Z3, Z5, Z5
+	VSHUFI32X4      $0x88, Z5, Z4, Z3
+	VSHUFI32X4      $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z3, Z3
+	VBROADCASTI64X4 (DI), Z4
+	VPSHUFD         $0xaa, Z4, Z5
+	VPSLLD          $0x03, Z5, Z5
+	VPSUBD          Z5, Z3, Z3
+	VPBROADCASTD    (R9), Y5
+	VPINSRW         $0x01, (R9)(DX*1), X5, X5
+	VPINSRW         $0x02, (R9)(DX*2), X5, X5
+	VPINSRW         $0x03, (R11), X5, X5
+	VPINSRW         $0x04, 18(R9), X5, X5
+	VPINSRW         $0x05, 18(R9)(DX*1), X5, X5
+	VPINSRW         $0x06, 18(R9)(DX*2), X5, X5
+	VPINSRW         $0x07, 18(R11), X5, X5
+	VPBROADCASTD    (R11)(DX*1), Y6
+	VPINSRW         $0x01, (R11)(DX*2), X6, X6
+	VPINSRW         $0x02, (R12), X6, X6
+	VPINSRW         $0x03, (R12)(DX*1), X6, X6
+	VPINSRW         $0x04, 18(R11)(DX*1), X6, X6
+	VPINSRW         $0x05, 18(R11)(DX*2), X6, X6
+	VPINSRW         $0x06, 18(R12), X6, X6
+	VPINSRW         $0x07, 18(R12)(DX*1), X6, X6
+	VINSERTI32X4    $0x01, X6, Y5, Y5
+	VCVTPH2PS       Y5, Z5
+	VCVTDQ2PS       Z3, Z3
+	VPSHUFD         $0x00, Z4, Z4
+	VMULPS          Z4, Z5, Z5
+	VMULPS          Z5, Z3, Z3
+	VSHUFF32X4      $0xd8, Z3, Z3, Z3
+	VEXTRACTF64X4   $0x01, Z3, Y4
+	VADDPS          Y3, Y2, Y2
+	VADDPS          Y4, Y2, Y2
+	ADDQ            $+36, R9
+	ADDQ            $+36, R11
+	ADDQ            $+36, R12
+	ADDQ            $0x00000040, SI
+	ADDQ            $0x00000020, DI
+	SUBQ            $0x02, R8
+	JNZ             block
+	VMOVUPS         Y2, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_each0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_each0f<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL decode_each0f<>(SB), RODATA|NOPTR, $64
+
+DATA decode_lowHighTwice<>+0(SB)/8, $0x0000000000000000
+DATA decode_lowHighTwice<>+8(SB)/8, $0x0000000000000000
+DATA decode_lowHighTwice<>+16(SB)/8, $0x0000000000000004
+DATA decode_lowHighTwice<>+24(SB)/8, $0x0000000000000004
+DATA decode_lowHighTwice<>+32(SB)/8, $0x0000000000000000
+DATA decode_lowHighTwice<>+40(SB)/8, $0x0000000000000000
+DATA decode_lowHighTwice<>+48(SB)/8, $0x0000000000000004
+DATA decode_lowHighTwice<>+56(SB)/8, $0x0000000000000004
+GLOBL decode_lowHighTwice<>(SB), RODATA|NOPTR, $64
+
+// func dotEightsQ4_1AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·dotEightsQ4_1AVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      stride+16(FP), DX
+	MOVQ      eights+24(FP), BX
+	MOVL      $0x0000ff00, SI
+	KMOVW     SI, K1
+	VMOVDQU32 decode_each0f<>+0(SB), Z0
+	VMOVDQU32 decode_lowHighTwice<>+0(SB), Z1
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y2, Y2, Y2
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	ADDQ            $0x00000140, R10
+	VMOVDQU32       (SI), Z3
+	VBROADCASTI32X4 4(R9), Z5
+	VBROADCASTI32X4 24(R9), K1, Z5
+	VPSRLVQ         Z1, Z5, Z5
+	VPANDD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z5, Z4
+	VBROADCASTI32X4 4(R9)(DX*1), Z6
+	VBROADCASTI32X4 24(R9)(DX*1), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z6, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z6
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z6, Z6
+	VBROADCASTI32X4 4(R9)(DX*2), Z5
+	VBROADCASTI32X4 24(R9)(DX*2), K1, Z5
+	VPSRLVQ         Z1, Z5, Z5
+	VPANDD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z3, Z5, Z4
+	VBROADCASTI32X4 4(R11), Z7
+	VBROADCASTI32X4 24(R11), K1, Z7
+	VPSRLVQ         Z1, Z7, Z7
+	VPANDD          Z0, Z7, Z7
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z7, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z7
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z7, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z4
+	VSHUFPS         $0xdd, Z7, Z6, Z5
+	VPADDD          Z5, Z4, Z4
+	VBROADCASTI32X4 4(R11)(DX*1), Z6
+	VBROADCASTI32X4 24(R11)(DX*1), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z6, Z5
+	VBROADCASTI32X4 4(R11)(DX*2), Z7
+	VBROADCASTI32X4 24(R11)(DX*2), K1, Z7
+	VPSRLVQ         Z1, Z7, Z7
+	VPANDD          Z0, Z7, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z3, Z7, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z7
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z7, Z7
+	VBROADCASTI32X4 4(R12), Z6
+	VBROADCASTI32X4 24(R12), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z3, Z6, Z5
+	VBROADCASTI32X4 4(R12)(DX*1), Z8
+	VBROADCASTI32X4 24(R12)(DX*1), K1, Z8
+	VPSRLVQ         Z1, Z8, Z8
+	VPANDD          Z0, Z8, Z8
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z3, Z8, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z3
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z3, Z3
+	VSHUFPS         $0x88, Z3, Z7, Z5
+	VSHUFPS         $0xdd, Z3, Z7, Z3
+	VPADDD          Z3, Z5, Z5
+	VSHUFI32X4      $0x88, Z5, Z4, Z3
+	VSHUFI32X4      $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z3, Z3
+	VBROADCASTI64X4 (DI), Z4
+	VPBROADCASTD    (R9), Z6
+	VPINSRD         $0x01, (R9)(DX*1), X6, X6
+	VPINSRD         $0x02, (R9)(DX*2), X6, X6
+	VPINSRD         $0x03, (R11), X6, X6
+	VPBROADCASTD    20(R9), Z5
+	VPINSRD         $0x01, 20(R9)(DX*1), X5, X5
+	VPINSRD         $0x02, 20(R9)(DX*2), X5, X5
+	VPINSRD         $0x03, 20(R11), X5, X5
+	VINSERTI32X4    $0x01, X5, Z6, Z6
+	VPBROADCASTD    (R11)(DX*1), Z5
+	VPINSRD         $0x01, (R11)(DX*2), X5, X5
+	VPINSRD         $0x02, (R12), X5, X5
+	VPINSRD         $0x03, (R12)(DX*1), X5, X5
+	VINSERTI32X4    $0x02, X5, Z6, Z6
+	VPBROADCASTD    20(R11)(DX*1), Z5
+	VPINSRD         $0x01, 20(R11)(DX*2), X5, X5
+	VPINSRD         $0x02, 20(R12), X5, X5
+	VPINSRD         $0x03, 20(R12)(DX*1), X5, X5
+	VINSERTI32X4    $0x03, X5, Z6, Z6
+	VPMOVDW         Z6, Y7
+	VCVTPH2PS       Y7, Z5
+	VPSRLD          $0x10, Z6, Z6
+	VPMOVDW         Z6, Y7
+	VCVTPH2PS       Y7, Z6
+	VCVTDQ2PS       Z3, Z3
+	VPSHUFD         $0x00, Z4, Z7
+	VMULPS          Z7, Z5, Z5
+	VMULPS          Z5, Z3, Z3
+	VPSHUFD         $0x55, Z4, Z4
+	VMULPS          Z4, Z6, Z6
+	VSHUFF32X4      $0xd8, Z3, Z3, Z3
+	VEXTRACTF64X4   $0x01, Z3, Y4
+	VSHUFF32X4      $0xd8, Z6, Z6, Z5
+	VEXTRACTF64X4   $0x01, Z5, Y6
+	VADDPS          Y3, Y2, Y2
+	VADDPS          Y5, Y2, Y2
+	VADDPS          Y4, Y2, Y2
+	VADDPS          Y6, Y2, Y2
+	ADDQ            $+40, R9
+	ADDQ            $+40, R11
+	ADDQ            $+40, R12
+	ADDQ            $0x00000040, SI
+	ADDQ            $0x00000020, DI
+	SUBQ            $0x02, R8
+	JNZ             block
+	VMOVUPS         Y2, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+// func dotEightsQ5_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, MMX+
+TEXT ·dotEightsQ5_0AVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      stride+16(FP), DX
+	MOVQ      eights+24(FP), BX
+	MOVL      $0x0000ff00, SI
+	KMOVW     SI, K1
+	VMOVDQU32 decode_each10<>+0(SB), Z0
+	VMOVDQU32 decode_each0f<>+0(SB), Z1
+	VMOVDQU32 decode_lowHighTwice<>+0(SB), Z2
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	ADDQ            $0x00000160, R10
+	VMOVDQU32       (SI), Z4
+	VBROADCASTI32X4 6(R9), Z6
+	VBROADCASTI32X4 28(R9), K1, Z6
+	VPSRLVQ         Z2, Z6, Z6
+	VPANDD          Z1, Z6, Z6
+	KMOVD           2(R9), K2
+	KMOVD           24(R9), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z6, K2, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z4, Z6, Z5
+	VBROADCASTI32X4 6(R9)(DX*1), Z7
+	VBROADCASTI32X4 28(R9)(DX*1), K1, Z7
+	VPSRLVQ         Z2, Z7, Z7
+	VPANDD          Z1, Z7, Z7
+	KMOVD           2(R9)(DX*1), K2
+	KMOVD           24(R9)(DX*1), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z7, K2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z7
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z7, Z7
+	VBROADCASTI32X4 6(R9)(DX*2), Z6
+	VBROADCASTI32X4 28(R9)(DX*2), K1, Z6
+	VPSRLVQ         Z2, Z6, Z6
+	VPANDD          Z1, Z6, Z6
+	KMOVD           2(R9)(DX*2), K2
+	KMOVD           24(R9)(DX*2), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z6, K2, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z4, Z6, Z5
+	VBROADCASTI32X4 6(R11), Z8
+	VBROADCASTI32X4 28(R11), K1, Z8
+	VPSRLVQ         Z2, Z8, Z8
+	VPANDD          Z1, Z8, Z8
+	KMOVD           2(R11), K2
+	KMOVD           24(R11), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z8, K2, Z8
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z8, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z8
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z8, Z8
+	VSHUFPS         $0x88, Z8, Z7, Z5
+	VSHUFPS         $0xdd, Z8, Z7, Z6
+	VPADDD          Z6, Z5, Z5
+	VBROADCASTI32X4 6(R11)(DX*1), Z7
+	VBROADCASTI32X4 28(R11)(DX*1), K1, Z7
+	VPSRLVQ         Z2, Z7, Z7
+	VPANDD          Z1, Z7, Z7
+	KMOVD           2(R11)(DX*1), K2
+	KMOVD           24(R11)(DX*1), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z7, K2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VBROADCASTI32X4 6(R11)(DX*2), Z8
+	VBROADCASTI32X4 28(R11)(DX*2), K1, Z8
+	VPSRLVQ         Z2, Z8, Z8
+	VPANDD          Z1, Z8, Z8
+	KMOVD           2(R11)(DX*2), K2
+	KMOVD           24(R11)(DX*2), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z8, K2, Z8
+	VXORPS          Z7, Z7, Z7
+	VPDPBUSD        Z4, Z8, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z8
+	VSHUFPS         $0xdd, Z7, Z6, Z6
+	VPADDD          Z6, Z8, Z8
+	VBROADCASTI32X4 6(R12), Z7
+	VBROADCASTI32X4 28(R12), K1, Z7
+	VPSRLVQ         Z2, Z7, Z7
+	VPANDD          Z1, Z7, Z7
+	KMOVD           2(R12), K2
+	KMOVD           24(R12), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z7, K2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VBROADCASTI32X4 6(R12)(DX*1), Z9
+	VBROADCASTI32X4 28(R12)(DX*1), K1, Z9
+	VPSRLVQ         Z2, Z9, Z9
+	VPANDD          Z1, Z9, Z9
+	KMOVD           2(R12)(DX*1), K2
+	KMOVD           24(R12)(DX*1), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z9, K2, Z9
+	VXORPS          Z7, Z7, Z7
+	VPDPBUSD        Z4, Z9, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z4
+	VSHUFPS         $0xdd, Z7, Z6, Z6
+	VPADDD          Z6, Z4, Z4
+	VSHUFPS         $0x88, Z4, Z8, Z6
+	VSHUFPS         $0xdd, Z4, Z8, Z4
+	VPADDD          Z4, Z6, Z6
+	VSHUFI32X4      $0x88, Z6, Z5, Z4
+	VSHUFI32X4      $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z4, Z4
+	VBROADCASTI64X4 (DI), Z5
+	VPSHUFD         $0xaa, Z5, Z6
+	VPSLLD          $0x04, Z6, Z6
+	VPSUBD          Z6, Z4, Z4
+	VPBROADCASTD    (R9), Y6
+	VPINSRW         $0x01, (R9)(DX*1), X6, X6
+	VPINSRW         $0x02, (R9)(DX*2), X6, X6
+	VPINSRW         $0x03, (R11), X6, X6
+	VPINSRW         $0x04, 22(R9), X6, X6
+	VPINSRW         $0x05, 22(R9)(DX*1), X6, X6
+	VPINSRW         $0x06, 22(R9)(DX*2), X6, X6
+	VPINSRW         $0x07, 22(R11), X6, X6
+	VPBROADCASTD    (R11)(DX*1), Y7
+	VPINSRW         $0x01, (R11)(DX*2), X7, X7
+	VPINSRW         $0x02, (R12), X7, X7
+	VPINSRW         $0x03, (R12)(DX*1), X7, X7
+	VPINSRW         $0x04, 22(R11)(DX*1), X7, X7
+	VPINSRW         $0x05, 22(R11)(DX*2), X7, X7
+	VPINSRW         $0x06, 22(R12), X7, X7
+	VPINSRW         $0x07, 22(R12)(DX*1), X7, X7
+	VINSERTI32X4    $0x01, X7, Y6, Y6
+	VCVTPH2PS       Y6, Z6
+	VCVTDQ2PS       Z4, Z4
+	VPSHUFD         $0x00, Z5, Z5
+	VMULPS          Z5, Z6, Z6
+	VMULPS          Z6, Z4, Z4
+	VSHUFF32X4      $0xd8, Z4, Z4, Z4
+	VEXTRACTF64X4   $0x01, Z4, Y5
+	VADDPS          Y4, Y3, Y3
+	VADDPS          Y5, Y3, Y3
+	ADDQ            $+44, R9
+	ADDQ            $+44, R11
+	ADDQ            $+44, R12
+	ADDQ            $0x00000040, SI
+	ADDQ            $0x00000020, DI
+	SUBQ            $0x02, R8
+	JNZ             block
+	VMOVUPS         Y3, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_each10<>+0(SB)/8, $0x1010101010101010
+DATA decode_each10<>+8(SB)/8, $0x1010101010101010
+DATA decode_each10<>+16(SB)/8, $0x1010101010101010
+DATA decode_each10<>+24(SB)/8, $0x1010101010101010
+DATA decode_each10<>+32(SB)/8, $0x1010101010101010
+DATA decode_each10<>+40(SB)/8, $0x1010101010101010
+DATA decode_each10<>+48(SB)/8, $0x1010101010101010
+DATA decode_each10<>+56(SB)/8, $0x1010101010101010
+GLOBL decode_each10<>(SB), RODATA|NOPTR, $64
+
+// func dotEightsQ5_1AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX512BW, AVX512DQ, AVX512F, AVX512_VNNI, MMX+
+TEXT ·dotEightsQ5_1AVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      stride+16(FP), DX
+	MOVQ      eights+24(FP), BX
+	MOVL      $0x0000ff00, SI
+	KMOVW     SI, K1
+	VMOVDQU32 decode_each10<>+0(SB), Z0
+	VMOVDQU32 decode_each0f<>+0(SB), Z1
+	VMOVDQU32 decode_lowHighTwice<>+0(SB), Z2
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	ADDQ            $0x00000180, R10
+	VMOVDQU32       (SI), Z4
+	VBROADCASTI32X4 8(R9), Z6
+	VBROADCASTI32X4 32(R9), K1, Z6
+	VPSRLVQ         Z2, Z6, Z6
+	VPANDD          Z1, Z6, Z6
+	KMOVD           4(R9), K2
+	KMOVD           28(R9), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z6, K2, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z4, Z6, Z5
+	VBROADCASTI32X4 8(R9)(DX*1), Z7
+	VBROADCASTI32X4 32(R9)(DX*1), K1, Z7
+	VPSRLVQ         Z2, Z7, Z7
+	VPANDD          Z1, Z7, Z7
+	KMOVD           4(R9)(DX*1), K2
+	KMOVD           28(R9)(DX*1), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z7, K2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z7
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z7, Z7
+	VBROADCASTI32X4 8(R9)(DX*2), Z6
+	VBROADCASTI32X4 32(R9)(DX*2), K1, Z6
+	VPSRLVQ         Z2, Z6, Z6
+	VPANDD          Z1, Z6, Z6
+	KMOVD           4(R9)(DX*2), K2
+	KMOVD           28(R9)(DX*2), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z6, K2, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z4, Z6, Z5
+	VBROADCASTI32X4 8(R11), Z8
+	VBROADCASTI32X4 32(R11), K1, Z8
+	VPSRLVQ         Z2, Z8, Z8
+	VPANDD          Z1, Z8, Z8
+	KMOVD           4(R11), K2
+	KMOVD           28(R11), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z8, K2, Z8
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z8, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z8
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z8, Z8
+	VSHUFPS         $0x88, Z8, Z7, Z5
+	VSHUFPS         $0xdd, Z8, Z7, Z6
+	VPADDD          Z6, Z5, Z5
+	VBROADCASTI32X4 8(R11)(DX*1), Z7
+	VBROADCASTI32X4 32(R11)(DX*1), K1, Z7
+	VPSRLVQ         Z2, Z7, Z7
+	VPANDD          Z1, Z7, Z7
+	KMOVD           4(R11)(DX*1), K2
+	KMOVD           28(R11)(DX*1), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z7, K2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VBROADCASTI32X4 8(R11)(DX*2), Z8
+	VBROADCASTI32X4 32(R11)(DX*2), K1, Z8
+	VPSRLVQ         Z2, Z8, Z8
+	VPANDD          Z1, Z8, Z8
+	KMOVD           4(R11)(DX*2), K2
+	KMOVD           28(R11)(DX*2), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z8, K2, Z8
+	VXORPS          Z7, Z7, Z7
+	VPDPBUSD        Z4, Z8, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z8
+	VSHUFPS         $0xdd, Z7, Z6, Z6
+	VPADDD          Z6, Z8, Z8
+	VBROADCASTI32X4 8(R12), Z7
+	VBROADCASTI32X4 32(R12), K1, Z7
+	VPSRLVQ         Z2, Z7, Z7
+	VPANDD          Z1, Z7, Z7
+	KMOVD           4(R12), K2
+	KMOVD           28(R12), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z7, K2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VBROADCASTI32X4 8(R12)(DX*1), Z9
+	VBROADCASTI32X4 32(R12)(DX*1), K1, Z9
+	VPSRLVQ         Z2, Z9, Z9
+	VPANDD          Z1, Z9, Z9
+	KMOVD           4(R12)(DX*1), K2
+	KMOVD           28(R12)(DX*1), K3
+	KUNPCKDQ        K2, K3, K2
+	VPADDB          Z0, Z9, K2, Z9
+	VXORPS          Z7, Z7, Z7
+	VPDPBUSD        Z4, Z9, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z4
+	VSHUFPS         $0xdd, Z7, Z6, Z6
+	VPADDD          Z6, Z4, Z4
+	VSHUFPS         $0x88, Z4, Z8, Z6
+	VSHUFPS         $0xdd, Z4, Z8, Z4
+	VPADDD          Z4, Z6, Z6
+	VSHUFI32X4      $0x88, Z6, Z5, Z4
+	VSHUFI32X4      $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z4, Z4
+	VBROADCASTI64X4 (DI), Z5
+	VPBROADCASTD    (R9), Z7
+	VPINSRD         $0x01, (R9)(DX*1), X7, X7
+	VPINSRD         $0x02, (R9)(DX*2), X7, X7
+	VPINSRD         $0x03, (R11), X7, X7
+	VPBROADCASTD    24(R9), Z6
+	VPINSRD         $0x01, 24(R9)(DX*1), X6, X6
+	VPINSRD         $0x02, 24(R9)(DX*2), X6, X6
+	VPINSRD         $0x03, 24(R11), X6, X6
+	VINSERTI32X4    $0x01, X6, Z7, Z7
+	VPBROADCASTD    (R11)(DX*1), Z6
+	VPINSRD         $0x01, (R11)(DX*2), X6, X6
+	VPINSRD         $0x02, (R12), X6, X6
+	VPINSRD         $0x03, (R12)(DX*1), X6, X6
+	VINSERTI32X4    $0x02, X6, Z7, Z7
+	VPBROADCASTD    24(R11)(DX*1), Z6
+	VPINSRD         $0x01, 24(R11)(DX*2), X6, X6
+	VPINSRD         $0x02, 24(R12), X6, X6
+	VPINSRD         $0x03, 24(R12)(DX*1), X6, X6
+	VINSERTI32X4    $0x03, X6, Z7, Z7
+	VPMOVDW         Z7, Y8
+	VCVTPH2PS       Y8, Z6
+	VPSRLD          $0x10, Z7, Z7
+	VPMOVDW         Z7, Y8
+	VCVTPH2PS       Y8, Z7
+	VCVTDQ2PS       Z4, Z4
+	VPSHUFD         $0x00, Z5, Z8
+	VMULPS          Z8, Z6, Z6
+	VMULPS          Z6, Z4, Z4
+	VPSHUFD         $0x55, Z5, Z5
+	VMULPS          Z5, Z7, Z7
+	VSHUFF32X4      $0xd8, Z4, Z4, Z4
+	VEXTRACTF64X4   $0x01, Z4, Y5
+	VSHUFF32X4      $0xd8, Z7, Z7, Z6
+	VEXTRACTF64X4   $0x01, Z6, Y7
+	VADDPS          Y4, Y3, Y3
+	VADDPS          Y6, Y3, Y3
+	VADDPS          Y5, Y3, Y3
+	VADDPS          Y7, Y3, Y3
+	ADDQ            $+48, R9
+	ADDQ            $+48, R11
+	ADDQ            $+48, R12
+	ADDQ            $0x00000040, SI
+	ADDQ            $0x00000020, DI
+	SUBQ            $0x02, R8
+	JNZ             block
+	VMOVUPS         Y3, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+// func dotEightsQ8_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, MMX+
+TEXT ·dotEightsQ8_0AVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      stride+16(FP), DX
+	MOVQ      eights+24(FP), BX
+	MOVL      $0x0000ff00, SI
+	KMOVW     SI, K1
+	VMOVDQU32 decode_each80<>+0(SB), Z0
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y1, Y1, Y1
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	ADDQ            $0x00000220, R10
+	VMOVDQU32       (SI), Z2
+	VBROADCASTI32X8 2(R9), Z4
+	VBROADCASTI32X8 36(R9), K1, Z4
+	VPXORD          Z0, Z4, Z4
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        Z2, Z4, Z3
+	VBROADCASTI32X8 2(R9)(DX*1), Z5
+	VBROADCASTI32X8 36(R9)(DX*1), K1, Z5
+	VPXORD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z2, Z5, Z4
+	VSHUFPS         $0x88, Z4, Z3, Z5
+	VSHUFPS         $0xdd, Z4, Z3, Z3
+	VPADDD          Z3, Z5, Z5
+	VBROADCASTI32X8 2(R9)(DX*2), Z4
+	VBROADCASTI32X8 36(R9)(DX*2), K1, Z4
+	VPXORD          Z0, Z4, Z4
+	VXORPS          Z3, Z3, Z3
+	VPDPBUSD        Z2, Z4, Z3
+	VBROADCASTI32X8 2(R11), Z6
+	VBROADCASTI32X8 36(R11), K1, Z6
+	VPXORD          Z0, Z6, Z6
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z2, Z6, Z4
+	VSHUFPS         $0x88, Z4, Z3, Z6
+	VSHUFPS         $0xdd, Z4, Z3, Z3
+	VPADDD          Z3, Z6, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z3
+	VSHUFPS         $0xdd, Z6, Z5, Z4
+	VPADDD          Z4, Z3, Z3
+	VBROADCASTI32X8 2(R11)(DX*1), Z5
+	VBROADCASTI32X8 36(R11)(DX*1), K1, Z5
+	VPXORD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z2, Z5, Z4
+	VBROADCASTI32X8 2(R11)(DX*2), Z6
+	VBROADCASTI32X8 36(R11)(DX*2), K1, Z6
+	VPXORD          Z0, Z6, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z2, Z6, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z6
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z6, Z6
+	VBROADCASTI32X8 2(R12), Z5
+	VBROADCASTI32X8 36(R12), K1, Z5
+	VPXORD          Z0, Z5, Z5
+	VXORPS          Z4, Z4, Z4
+	VPDPBUSD        Z2, Z5, Z4
+	VBROADCASTI32X8 2(R12)(DX*1), Z7
+	VBROADCASTI32X8 36(R12)(DX*1), K1, Z7
+	VPXORD          Z0, Z7, Z7
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z2, Z7, Z5
+	VSHUFPS         $0x88, Z5, Z4, Z2
+	VSHUFPS         $0xdd, Z5, Z4, Z4
+	VPADDD          Z4, Z2, Z2
+	VSHUFPS         $0x88, Z2, Z6, Z4
+	VSHUFPS         $0xdd, Z2, Z6, Z2
+	VPADDD          Z2, Z4, Z4
+	VSHUFI32X4      $0x88, Z4, Z3, Z2
+	VSHUFI32X4      $0xdd, Z4, Z3, Z3
+	VPADDD          Z3, Z2, Z2
+	VBROADCASTI64X4 (DI), Z3
+	VPSHUFD         $0xff, Z3, Z4
+	VPADDD          Z4, Z2, Z2
+	VPBROADCASTD    (R9), Y4
+	VPINSRW         $0x01, (R9)(DX*1), X4, X4
+	VPINSRW         $0x02, (R9)(DX*2), X4, X4
+	VPINSRW         $0x03, (R11), X4, X4
+	VPINSRW         $0x04, 34(R9), X4, X4
+	VPINSRW         $0x05, 34(R9)(DX*1), X4, X4
+	VPINSRW         $0x06, 34(R9)(DX*2), X4, X4
+	VPINSRW         $0x07, 34(R11), X4, X4
+	VPBROADCASTD    (R11)(DX*1), Y5
+	VPINSRW         $0x01, (R11)(DX*2), X5, X5
+	VPINSRW         $0x02, (R12), X5, X5
+	VPINSRW         $0x03, (R12)(DX*1), X5, X5
+	VPINSRW         $0x04, 34(R11)(DX*1), X5, X5
+	VPINSRW         $0x05, 34(R11)(DX*2), X5, X5
+	VPINSRW         $0x06, 34(R12), X5, X5
+	VPINSRW         $0x07, 34(R12)(DX*1), X5, X5
+	VINSERTI32X4    $0x01, X5, Y4, Y4
+	VCVTPH2PS       Y4, Z4
+	VCVTDQ2PS       Z2, Z2
+	VPSHUFD         $0x00, Z3, Z3
+	VMULPS          Z3, Z4, Z4
+	VMULPS          Z4, Z2, Z2
+	VSHUFF32X4      $0xd8, Z2, Z2, Z2
+	VEXTRACTF64X4   $0x01, Z2, Y3
+	VADDPS          Y2, Y1, Y1
+	VADDPS          Y3, Y1, Y1
+	ADDQ            $+68, R9
+	ADDQ            $+68, R11
+	ADDQ            $+68, R12
+	ADDQ            $0x00000040, SI
+	ADDQ            $0x00000020, DI
+	SUBQ            $0x02, R8
+	JNZ             block
+	VMOVUPS         Y1, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_each80<>+0(SB)/8, $0x8080808080808080
+DATA decode_each80<>+8(SB)/8, $0x8080808080808080
+DATA decode_each80<>+16(SB)/8, $0x8080808080808080
+DATA decode_each80<>+24(SB)/8, $0x8080808080808080
+DATA decode_each80<>+32(SB)/8, $0x8080808080808080
+DATA decode_each80<>+40(SB)/8, $0x8080808080808080
+DATA decode_each80<>+48(SB)/8, $0x8080808080808080
+DATA decode_each80<>+56(SB)/8, $0x8080808080808080
+GLOBL decode_each80<>(SB), RODATA|NOPTR, $64
+
+// func dotEightsIQ4_NLAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, MMX+
+TEXT ·dotEightsIQ4_NLAVX512(SB), NOSPLIT, $0-56
+	MOVQ      dst+0(FP), AX
+	MOVQ      w+8(FP), CX
+	MOVQ      stride+16(FP), DX
+	MOVQ      eights+24(FP), BX
+	MOVL      $0x0000ff00, SI
+	KMOVW     SI, K1
+	VMOVDQU32 decode_each0f<>+0(SB), Z0
+	VMOVDQU32 decode_lowHighTwice<>+0(SB), Z1
+	VMOVDQU32 decode_raisedIQ4<>+0(SB), Z2
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y3, Y3, Y3
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	ADDQ            $0x00000120, R10
+	VMOVDQU32       (SI), Z4
+	VBROADCASTI32X4 2(R9), Z5
+	VBROADCASTI32X4 20(R9), K1, Z5
+	VPSRLVQ         Z1, Z5, Z5
+	VPANDD          Z0, Z5, Z5
+	VPSHUFB         Z5, Z2, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z4, Z6, Z5
+	VBROADCASTI32X4 2(R9)(DX*1), Z6
+	VBROADCASTI32X4 20(R9)(DX*1), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VPSHUFB         Z6, Z2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z7
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z7, Z7
+	VBROADCASTI32X4 2(R9)(DX*2), Z5
+	VBROADCASTI32X4 20(R9)(DX*2), K1, Z5
+	VPSRLVQ         Z1, Z5, Z5
+	VPANDD          Z0, Z5, Z5
+	VPSHUFB         Z5, Z2, Z6
+	VXORPS          Z5, Z5, Z5
+	VPDPBUSD        Z4, Z6, Z5
+	VBROADCASTI32X4 2(R11), Z6
+	VBROADCASTI32X4 20(R11), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VPSHUFB         Z6, Z2, Z8
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z8, Z6
+	VSHUFPS         $0x88, Z6, Z5, Z8
+	VSHUFPS         $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z8, Z8
+	VSHUFPS         $0x88, Z8, Z7, Z5
+	VSHUFPS         $0xdd, Z8, Z7, Z6
+	VPADDD          Z6, Z5, Z5
+	VBROADCASTI32X4 2(R11)(DX*1), Z6
+	VBROADCASTI32X4 20(R11)(DX*1), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VPSHUFB         Z6, Z2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VBROADCASTI32X4 2(R11)(DX*2), Z7
+	VBROADCASTI32X4 20(R11)(DX*2), K1, Z7
+	VPSRLVQ         Z1, Z7, Z7
+	VPANDD          Z0, Z7, Z7
+	VPSHUFB         Z7, Z2, Z8
+	VXORPS          Z7, Z7, Z7
+	VPDPBUSD        Z4, Z8, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z8
+	VSHUFPS         $0xdd, Z7, Z6, Z6
+	VPADDD          Z6, Z8, Z8
+	VBROADCASTI32X4 2(R12), Z6
+	VBROADCASTI32X4 20(R12), K1, Z6
+	VPSRLVQ         Z1, Z6, Z6
+	VPANDD          Z0, Z6, Z6
+	VPSHUFB         Z6, Z2, Z7
+	VXORPS          Z6, Z6, Z6
+	VPDPBUSD        Z4, Z7, Z6
+	VBROADCASTI32X4 2(R12)(DX*1), Z7
+	VBROADCASTI32X4 20(R12)(DX*1), K1, Z7
+	VPSRLVQ         Z1, Z7, Z7
+	VPANDD          Z0, Z7, Z7
+	VPSHUFB         Z7, Z2, Z9
+	VXORPS          Z7, Z7, Z7
+	VPDPBUSD        Z4, Z9, Z7
+	VSHUFPS         $0x88, Z7, Z6, Z4
+	VSHUFPS         $0xdd, Z7, Z6, Z6
+	VPADDD          Z6, Z4, Z4
+	VSHUFPS         $0x88, Z4, Z8, Z6
+	VSHUFPS         $0xdd, Z4, Z8, Z4
+	VPADDD          Z4, Z6, Z6
+	VSHUFI32X4      $0x88, Z6, Z5, Z4
+	VSHUFI32X4      $0xdd, Z6, Z5, Z5
+	VPADDD          Z5, Z4, Z4
+	VBROADCASTI64X4 (DI), Z5
+	VPSHUFD         $0xff, Z5, Z6
+	VPADDD          Z6, Z4, Z4
+	VPBROADCASTD    (R9), Y6
+	VPINSRW         $0x01, (R9)(DX*1), X6, X6
+	VPINSRW         $0x02, (R9)(DX*2), X6, X6
+	VPINSRW         $0x03, (R11), X6, X6
+	VPINSRW         $0x04, 18(R9), X6, X6
+	VPINSRW         $0x05, 18(R9)(DX*1), X6, X6
+	VPINSRW         $0x06, 18(R9)(DX*2), X6, X6
+	VPINSRW         $0x07, 18(R11), X6, X6
+	VPBROADCASTD    (R11)(DX*1), Y7
+	VPINSRW         $0x01, (R11)(DX*2), X7, X7
+	VPINSRW         $0x02, (R12), X7, X7
+	VPINSRW         $0x03, (R12)(DX*1), X7, X7
+	VPINSRW         $0x04, 18(R11)(DX*1), X7, X7
+	VPINSRW         $0x05, 18(R11)(DX*2), X7, X7
+	VPINSRW         $0x06, 18(R12), X7, X7
+	VPINSRW         $0x07, 18(R12)(DX*1), X7, X7
+	VINSERTI32X4    $0x01, X7, Y6, Y6
+	VCVTPH2PS       Y6, Z6
+	VCVTDQ2PS       Z4, Z4
+	VPSHUFD         $0x00, Z5, Z5
+	VMULPS          Z5, Z6, Z6
+	VMULPS          Z6, Z4, Z4
+	VSHUFF32X4      $0xd8, Z4, Z4, Z4
+	VEXTRACTF64X4   $0x01, Z4, Y5
+	VADDPS          Y4, Y3, Y3
+	VADDPS          Y5, Y3, Y3
+	ADDQ            $+36, R9
+	ADDQ            $+36, R11
+	ADDQ            $+36, R12
+	ADDQ            $0x00000040, SI
+	ADDQ            $0x00000020, DI
+	SUBQ            $0x02, R8
+	JNZ             block
+	VMOVUPS         Y3, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_raisedIQ4<>+0(SB)/8, $0x766a5d4f3f2d1801
+DATA decode_raisedIQ4<>+8(SB)/8, $0xf1d9c5b5a6998d81
+DATA decode_raisedIQ4<>+16(SB)/8, $0x766a5d4f3f2d1801
+DATA decode_raisedIQ4<>+24(SB)/8, $0xf1d9c5b5a6998d81
+DATA decode_raisedIQ4<>+32(SB)/8, $0x766a5d4f3f2d1801
+DATA decode_raisedIQ4<>+40(SB)/8, $0xf1d9c5b5a6998d81
+DATA decode_raisedIQ4<>+48(SB)/8, $0x766a5d4f3f2d1801
+DATA decode_raisedIQ4<>+56(SB)/8, $0xf1d9c5b5a6998d81
+GLOBL decode_raisedIQ4<>(SB), RODATA|NOPTR, $64
+
 // func dotEightsQ2_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ2_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VPXORD          Z0, Z0, Z0
+	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z1
 	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
 	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
@@ -1712,7 +2726,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VPXORD Y8, Y8, Y8
+	VXORPS Y8, Y8, Y8
 
 block:
 	PREFETCHT0      (R10)
@@ -2039,16 +3053,6 @@ DATA decode_pickQuarters3<>+48(SB)/8, $0x0f0e0f0e0f0e0f0e
 DATA decode_pickQuarters3<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL decode_pickQuarters3<>(SB), RODATA|NOPTR, $64
 
-DATA decode_each0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_each0f<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
-GLOBL decode_each0f<>(SB), RODATA|NOPTR, $64
-
 DATA decode_each03<>+0(SB)/8, $0x0303030303030303
 DATA decode_each03<>+8(SB)/8, $0x0303030303030303
 DATA decode_each03<>+16(SB)/8, $0x0303030303030303
@@ -2066,20 +3070,20 @@ DATA decode_rowOrder<>+24(SB)/8, $0x0000000d00000009
 GLOBL decode_rowOrder<>(SB), RODATA|NOPTR, $32
 
 // func dotEightsQ3_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ3_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VPXORD          Z0, Z0, Z0
+	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
-	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
-	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
-	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z4
-	VMOVDQU32       decode_each03<>+0(SB), Z5
-	VMOVDQU32       decode_each07<>+0(SB), Z6
-	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z1
+	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z2
+	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z3
+	VMOVDQU32       decode_each03<>+0(SB), Z4
+	VMOVDQU32       decode_each07<>+0(SB), Z5
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z6
 
 eight:
 	MOVQ   x+32(FP), SI
@@ -2092,7 +3096,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VPXORD Y1, Y1, Y1
+	VXORPS Y7, Y7, Y7
 
 block:
 	PREFETCHT0      (R10)
@@ -2142,60 +3146,60 @@ block:
 	VMOVDQU32       32(R9), Z20
 	VBROADCASTI64X4 (R9), Z21
 	VPROLVQ         decode_turn2And62<>+0(SB), Z21, Z19
-	VPTERNLOGD      $0xd8, Z5, Z20, Z19
-	VPANDD          Z6, Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
 	VPSHUFB         Z0, Z18, Z22
 	VPMADDUBSW      Z8, Z19, Z19
 	VPMADDWD        Z22, Z19, Z19
 	VPSRLW          $0x02, Z20, Z22
 	VPROLVQ         decode_turn1And61<>+0(SB), Z21, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z2, Z18, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z1, Z18, Z23
 	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z19
 	VPSRLW          $0x04, Z20, Z22
 	VPROLVQ         decode_turn0And60<>+0(SB), Z21, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z3, Z18, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z2, Z18, Z23
 	VPMADDUBSW      Z10, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z19
 	VPSRLW          $0x06, Z20, Z20
 	VPROLVQ         decode_turn63And59<>+0(SB), Z21, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z4, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z3, Z18, Z18
 	VPMADDUBSW      Z11, Z20, Z20
 	VPDPWSSD        Z18, Z20, Z19
 	VSHUFI32X4      $0x55, Z15, Z16, Z18
 	VMOVDQU32       32(R9)(DX*1), Z21
 	VBROADCASTI64X4 (R9)(DX*1), Z22
 	VPROLVQ         decode_turn2And62<>+0(SB), Z22, Z20
-	VPTERNLOGD      $0xd8, Z5, Z21, Z20
-	VPANDD          Z6, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z21, Z20
+	VPANDD          Z5, Z20, Z20
 	VPSHUFB         Z0, Z18, Z23
 	VPMADDUBSW      Z8, Z20, Z20
 	VPMADDWD        Z23, Z20, Z20
 	VPSRLW          $0x02, Z21, Z23
 	VPROLVQ         decode_turn1And61<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z2, Z18, Z24
+	VPTERNLOGD      $0xd8, Z4, Z23, Z24
+	VPANDD          Z5, Z24, Z23
+	VPSHUFB         Z1, Z18, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x04, Z21, Z23
 	VPROLVQ         decode_turn0And60<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z3, Z18, Z24
+	VPTERNLOGD      $0xd8, Z4, Z23, Z24
+	VPANDD          Z5, Z24, Z23
+	VPSHUFB         Z2, Z18, Z24
 	VPMADDUBSW      Z10, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x06, Z21, Z21
 	VPROLVQ         decode_turn63And59<>+0(SB), Z22, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z21
-	VPSHUFB         Z4, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z21
+	VPSHUFB         Z3, Z18, Z18
 	VPMADDUBSW      Z11, Z21, Z21
 	VPDPWSSD        Z18, Z21, Z20
 	VSHUFPS         $0x88, Z20, Z19, Z18
@@ -2205,60 +3209,60 @@ block:
 	VMOVDQU32       32(R9)(DX*2), Z21
 	VBROADCASTI64X4 (R9)(DX*2), Z22
 	VPROLVQ         decode_turn2And62<>+0(SB), Z22, Z20
-	VPTERNLOGD      $0xd8, Z5, Z21, Z20
-	VPANDD          Z6, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z21, Z20
+	VPANDD          Z5, Z20, Z20
 	VPSHUFB         Z0, Z19, Z23
 	VPMADDUBSW      Z8, Z20, Z20
 	VPMADDWD        Z23, Z20, Z20
 	VPSRLW          $0x02, Z21, Z23
 	VPROLVQ         decode_turn1And61<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z2, Z19, Z24
+	VPTERNLOGD      $0xd8, Z4, Z23, Z24
+	VPANDD          Z5, Z24, Z23
+	VPSHUFB         Z1, Z19, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x04, Z21, Z23
 	VPROLVQ         decode_turn0And60<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z3, Z19, Z24
+	VPTERNLOGD      $0xd8, Z4, Z23, Z24
+	VPANDD          Z5, Z24, Z23
+	VPSHUFB         Z2, Z19, Z24
 	VPMADDUBSW      Z10, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x06, Z21, Z21
 	VPROLVQ         decode_turn63And59<>+0(SB), Z22, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z21
-	VPSHUFB         Z4, Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z21
+	VPSHUFB         Z3, Z19, Z19
 	VPMADDUBSW      Z11, Z21, Z21
 	VPDPWSSD        Z19, Z21, Z20
 	VSHUFI32X4      $0xff, Z15, Z16, Z15
 	VMOVDQU32       32(R11), Z19
 	VBROADCASTI64X4 (R11), Z21
 	VPROLVQ         decode_turn2And62<>+0(SB), Z21, Z16
-	VPTERNLOGD      $0xd8, Z5, Z19, Z16
-	VPANDD          Z6, Z16, Z16
+	VPTERNLOGD      $0xd8, Z4, Z19, Z16
+	VPANDD          Z5, Z16, Z16
 	VPSHUFB         Z0, Z15, Z22
 	VPMADDUBSW      Z8, Z16, Z16
 	VPMADDWD        Z22, Z16, Z16
 	VPSRLW          $0x02, Z19, Z22
 	VPROLVQ         decode_turn1And61<>+0(SB), Z21, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z2, Z15, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z1, Z15, Z23
 	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z16
 	VPSRLW          $0x04, Z19, Z22
 	VPROLVQ         decode_turn0And60<>+0(SB), Z21, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z3, Z15, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z2, Z15, Z23
 	VPMADDUBSW      Z10, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z16
 	VPSRLW          $0x06, Z19, Z19
 	VPROLVQ         decode_turn63And59<>+0(SB), Z21, Z21
-	VPTERNLOGD      $0xd8, Z5, Z19, Z21
-	VPANDD          Z6, Z21, Z19
-	VPSHUFB         Z4, Z15, Z15
+	VPTERNLOGD      $0xd8, Z4, Z19, Z21
+	VPANDD          Z5, Z21, Z19
+	VPSHUFB         Z3, Z15, Z15
 	VPMADDUBSW      Z11, Z19, Z19
 	VPDPWSSD        Z15, Z19, Z16
 	VSHUFPS         $0x88, Z16, Z20, Z15
@@ -2289,60 +3293,60 @@ block:
 	VMOVDQU32       32(R11)(DX*1), Z21
 	VBROADCASTI64X4 (R11)(DX*1), Z22
 	VPROLVQ         decode_turn2And62<>+0(SB), Z22, Z20
-	VPTERNLOGD      $0xd8, Z5, Z21, Z20
-	VPANDD          Z6, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z21, Z20
+	VPANDD          Z5, Z20, Z20
 	VPSHUFB         Z0, Z13, Z23
 	VPMADDUBSW      Z8, Z20, Z20
 	VPMADDWD        Z23, Z20, Z20
 	VPSRLW          $0x02, Z21, Z23
 	VPROLVQ         decode_turn1And61<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z2, Z13, Z24
+	VPTERNLOGD      $0xd8, Z4, Z23, Z24
+	VPANDD          Z5, Z24, Z23
+	VPSHUFB         Z1, Z13, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x04, Z21, Z23
 	VPROLVQ         decode_turn0And60<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z3, Z13, Z24
+	VPTERNLOGD      $0xd8, Z4, Z23, Z24
+	VPANDD          Z5, Z24, Z23
+	VPSHUFB         Z2, Z13, Z24
 	VPMADDUBSW      Z10, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x06, Z21, Z21
 	VPROLVQ         decode_turn63And59<>+0(SB), Z22, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z21
-	VPSHUFB         Z4, Z13, Z13
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z21
+	VPSHUFB         Z3, Z13, Z13
 	VPMADDUBSW      Z11, Z21, Z21
 	VPDPWSSD        Z13, Z21, Z20
 	VSHUFI32X4      $0x55, Z18, Z19, Z13
 	VMOVDQU32       32(R11)(DX*2), Z22
 	VBROADCASTI64X4 (R11)(DX*2), Z23
 	VPROLVQ         decode_turn2And62<>+0(SB), Z23, Z21
-	VPTERNLOGD      $0xd8, Z5, Z22, Z21
-	VPANDD          Z6, Z21, Z21
+	VPTERNLOGD      $0xd8, Z4, Z22, Z21
+	VPANDD          Z5, Z21, Z21
 	VPSHUFB         Z0, Z13, Z24
 	VPMADDUBSW      Z8, Z21, Z21
 	VPMADDWD        Z24, Z21, Z21
 	VPSRLW          $0x02, Z22, Z24
 	VPROLVQ         decode_turn1And61<>+0(SB), Z23, Z25
-	VPTERNLOGD      $0xd8, Z5, Z24, Z25
-	VPANDD          Z6, Z25, Z24
-	VPSHUFB         Z2, Z13, Z25
+	VPTERNLOGD      $0xd8, Z4, Z24, Z25
+	VPANDD          Z5, Z25, Z24
+	VPSHUFB         Z1, Z13, Z25
 	VPMADDUBSW      Z9, Z24, Z24
 	VPDPWSSD        Z25, Z24, Z21
 	VPSRLW          $0x04, Z22, Z24
 	VPROLVQ         decode_turn0And60<>+0(SB), Z23, Z25
-	VPTERNLOGD      $0xd8, Z5, Z24, Z25
-	VPANDD          Z6, Z25, Z24
-	VPSHUFB         Z3, Z13, Z25
+	VPTERNLOGD      $0xd8, Z4, Z24, Z25
+	VPANDD          Z5, Z25, Z24
+	VPSHUFB         Z2, Z13, Z25
 	VPMADDUBSW      Z10, Z24, Z24
 	VPDPWSSD        Z25, Z24, Z21
 	VPSRLW          $0x06, Z22, Z22
 	VPROLVQ         decode_turn63And59<>+0(SB), Z23, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z4, Z13, Z13
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z3, Z13, Z13
 	VPMADDUBSW      Z11, Z22, Z22
 	VPDPWSSD        Z13, Z22, Z21
 	VSHUFPS         $0x88, Z21, Z20, Z13
@@ -2352,60 +3356,60 @@ block:
 	VMOVDQU32       32(R12), Z22
 	VBROADCASTI64X4 (R12), Z23
 	VPROLVQ         decode_turn2And62<>+0(SB), Z23, Z21
-	VPTERNLOGD      $0xd8, Z5, Z22, Z21
-	VPANDD          Z6, Z21, Z21
+	VPTERNLOGD      $0xd8, Z4, Z22, Z21
+	VPANDD          Z5, Z21, Z21
 	VPSHUFB         Z0, Z20, Z24
 	VPMADDUBSW      Z8, Z21, Z21
 	VPMADDWD        Z24, Z21, Z21
 	VPSRLW          $0x02, Z22, Z24
 	VPROLVQ         decode_turn1And61<>+0(SB), Z23, Z25
-	VPTERNLOGD      $0xd8, Z5, Z24, Z25
-	VPANDD          Z6, Z25, Z24
-	VPSHUFB         Z2, Z20, Z25
+	VPTERNLOGD      $0xd8, Z4, Z24, Z25
+	VPANDD          Z5, Z25, Z24
+	VPSHUFB         Z1, Z20, Z25
 	VPMADDUBSW      Z9, Z24, Z24
 	VPDPWSSD        Z25, Z24, Z21
 	VPSRLW          $0x04, Z22, Z24
 	VPROLVQ         decode_turn0And60<>+0(SB), Z23, Z25
-	VPTERNLOGD      $0xd8, Z5, Z24, Z25
-	VPANDD          Z6, Z25, Z24
-	VPSHUFB         Z3, Z20, Z25
+	VPTERNLOGD      $0xd8, Z4, Z24, Z25
+	VPANDD          Z5, Z25, Z24
+	VPSHUFB         Z2, Z20, Z25
 	VPMADDUBSW      Z10, Z24, Z24
 	VPDPWSSD        Z25, Z24, Z21
 	VPSRLW          $0x06, Z22, Z22
 	VPROLVQ         decode_turn63And59<>+0(SB), Z23, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z4, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z3, Z20, Z20
 	VPMADDUBSW      Z11, Z22, Z22
 	VPDPWSSD        Z20, Z22, Z21
 	VSHUFI32X4      $0xff, Z18, Z19, Z18
 	VMOVDQU32       32(R12)(DX*1), Z19
 	VBROADCASTI64X4 (R12)(DX*1), Z20
 	VPROLVQ         decode_turn2And62<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z19, Z22
-	VPANDD          Z6, Z22, Z22
+	VPTERNLOGD      $0xd8, Z4, Z19, Z22
+	VPANDD          Z5, Z22, Z22
 	VPSHUFB         Z0, Z18, Z23
 	VPMADDUBSW      Z8, Z22, Z22
 	VPMADDWD        Z23, Z22, Z8
 	VPSRLW          $0x02, Z19, Z22
 	VPROLVQ         decode_turn1And61<>+0(SB), Z20, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z2, Z18, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z1, Z18, Z23
 	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z8
 	VPSRLW          $0x04, Z19, Z9
 	VPROLVQ         decode_turn0And60<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z9, Z22
-	VPANDD          Z6, Z22, Z9
-	VPSHUFB         Z3, Z18, Z22
+	VPTERNLOGD      $0xd8, Z4, Z9, Z22
+	VPANDD          Z5, Z22, Z9
+	VPSHUFB         Z2, Z18, Z22
 	VPMADDUBSW      Z10, Z9, Z9
 	VPDPWSSD        Z22, Z9, Z8
 	VPSRLW          $0x06, Z19, Z9
 	VPROLVQ         decode_turn63And59<>+0(SB), Z20, Z10
-	VPTERNLOGD      $0xd8, Z5, Z9, Z10
-	VPANDD          Z6, Z10, Z9
-	VPSHUFB         Z4, Z18, Z10
+	VPTERNLOGD      $0xd8, Z4, Z9, Z10
+	VPANDD          Z5, Z10, Z9
+	VPSHUFB         Z3, Z18, Z10
 	VPMADDUBSW      Z11, Z9, Z9
 	VPDPWSSD        Z10, Z9, Z8
 	VSHUFPS         $0x88, Z8, Z21, Z9
@@ -2426,7 +3430,7 @@ block:
 	VSHUFPS         $0x88, Z9, Z9, Z10
 	VSHUFPS         $0xdd, Z9, Z9, Z9
 	VPADDD          Z9, Z10, Z10
-	VPERMD          Z10, Z7, Z9
+	VPERMD          Z10, Z6, Z9
 	VPSLLD          $0x02, Y9, Y9
 	VPSUBD          Y9, Y8, Y8
 	VBROADCASTI64X4 decode_lane3<>+0(SB), Z9
@@ -2438,7 +3442,7 @@ block:
 	VCVTPH2PS       X10, Y10
 	VMULPS          Y9, Y10, Y10
 	VMULPS          Y10, Y8, Y8
-	VADDPS          Y8, Y1, Y1
+	VADDPS          Y8, Y7, Y7
 	ADDQ            $+110, R9
 	ADDQ            $+110, R11
 	ADDQ            $+110, R12
@@ -2446,7 +3450,7 @@ block:
 	ADDQ            $0x000000a0, DI
 	SUBQ            $0x01, R8
 	JNZ             block
-	VMOVUPS         Y1, (AX)
+	VMOVUPS         Y7, (AX)
 	ADDQ            $0x20, AX
 	DECQ            BX
 	JNZ             eight
@@ -2580,13 +3584,13 @@ DATA decode_lane3<>+24(SB)/8, $0x0000001f0000001b
 GLOBL decode_lane3<>(SB), RODATA|NOPTR, $32
 
 // func dotEightsQ4_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ4_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VPXORD          Z0, Z0, Z0
+	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z1
 	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z2
 	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z3
@@ -2605,7 +3609,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VPXORD Y7, Y7, Y7
+	VXORPS Y7, Y7, Y7
 
 block:
 	PREFETCHT0      (R10)
@@ -2970,13 +3974,13 @@ DATA decode_lane0<>+24(SB)/8, $0x0000001c00000018
 GLOBL decode_lane0<>(SB), RODATA|NOPTR, $32
 
 // func dotEightsQ5_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ5_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VPXORD          Z0, Z0, Z0
+	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z1
 	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z2
 	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z3
@@ -2996,7 +4000,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VPXORD Y8, Y8, Y8
+	VXORPS Y8, Y8, Y8
 
 block:
 	PREFETCHT0      (R10)
@@ -3411,20 +4415,20 @@ DATA decode_turn63And61<>+56(SB)/8, $0x000000000000003d
 GLOBL decode_turn63And61<>(SB), RODATA|NOPTR, $64
 
 // func dotEightsQ6_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ6_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VPXORD          Z0, Z0, Z0
+	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
-	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
-	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
-	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z4
-	VMOVDQU32       decode_each0f<>+0(SB), Z5
-	VMOVDQU32       decode_each3f<>+0(SB), Z6
-	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z1
+	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z2
+	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z3
+	VMOVDQU32       decode_each0f<>+0(SB), Z4
+	VMOVDQU32       decode_each3f<>+0(SB), Z5
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z6
 
 eight:
 	MOVQ   x+32(FP), SI
@@ -3437,7 +4441,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VPXORD Y1, Y1, Y1
+	VXORPS Y7, Y7, Y7
 
 block:
 	PREFETCHT0      (R10)
@@ -3495,29 +4499,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R9), Z20, Z20
 	VMOVDQU32       128(R9), Z21
 	VPSLLW          $0x04, Z21, Z18
-	VPTERNLOGD      $0xd8, Z5, Z19, Z18
-	VPANDD          Z6, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z19, Z18
+	VPANDD          Z5, Z18, Z18
 	VPSHUFB         Z0, Z17, Z22
 	VPMADDUBSW      Z8, Z18, Z18
 	VPMADDWD        Z22, Z18, Z18
 	VPSLLW          $0x02, Z21, Z22
-	VPTERNLOGD      $0xd8, Z5, Z20, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z17, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z22
+	VPANDD          Z5, Z22, Z22
+	VPSHUFB         Z1, Z17, Z23
 	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z18
 	VPSRLW          $0x04, Z19, Z19
 	VMOVDQA32       Z21, Z22
-	VPTERNLOGD      $0xd8, Z5, Z19, Z22
-	VPANDD          Z6, Z22, Z19
-	VPSHUFB         Z3, Z17, Z22
+	VPTERNLOGD      $0xd8, Z4, Z19, Z22
+	VPANDD          Z5, Z22, Z19
+	VPSHUFB         Z2, Z17, Z22
 	VPMADDUBSW      Z10, Z19, Z19
 	VPDPWSSD        Z22, Z19, Z18
 	VPSRLW          $0x04, Z20, Z19
 	VPSRLW          $0x02, Z21, Z20
-	VPTERNLOGD      $0xd8, Z5, Z19, Z20
-	VPANDD          Z6, Z20, Z19
-	VPSHUFB         Z4, Z17, Z17
+	VPTERNLOGD      $0xd8, Z4, Z19, Z20
+	VPANDD          Z5, Z20, Z19
+	VPSHUFB         Z3, Z17, Z17
 	VPMADDUBSW      Z11, Z19, Z19
 	VPDPWSSD        Z17, Z19, Z18
 	VSHUFI32X4      $0x55, Z14, Z15, Z17
@@ -3527,29 +4531,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R9)(DX*1), Z21, Z21
 	VMOVDQU32       128(R9)(DX*1), Z22
 	VPSLLW          $0x04, Z22, Z19
-	VPTERNLOGD      $0xd8, Z5, Z20, Z19
-	VPANDD          Z6, Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
 	VPSHUFB         Z0, Z17, Z23
 	VPMADDUBSW      Z8, Z19, Z19
 	VPMADDWD        Z23, Z19, Z19
 	VPSLLW          $0x02, Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z21, Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z2, Z17, Z24
+	VPTERNLOGD      $0xd8, Z4, Z21, Z23
+	VPANDD          Z5, Z23, Z23
+	VPSHUFB         Z1, Z17, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z19
 	VPSRLW          $0x04, Z20, Z20
 	VMOVDQA32       Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z20, Z23
-	VPANDD          Z6, Z23, Z20
-	VPSHUFB         Z3, Z17, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z23
+	VPANDD          Z5, Z23, Z20
+	VPSHUFB         Z2, Z17, Z23
 	VPMADDUBSW      Z10, Z20, Z20
 	VPDPWSSD        Z23, Z20, Z19
 	VPSRLW          $0x04, Z21, Z20
 	VPSRLW          $0x02, Z22, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z4, Z17, Z17
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z3, Z17, Z17
 	VPMADDUBSW      Z11, Z20, Z20
 	VPDPWSSD        Z17, Z20, Z19
 	VSHUFPS         $0x88, Z19, Z18, Z17
@@ -3562,29 +4566,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R9)(DX*2), Z21, Z21
 	VMOVDQU32       128(R9)(DX*2), Z22
 	VPSLLW          $0x04, Z22, Z19
-	VPTERNLOGD      $0xd8, Z5, Z20, Z19
-	VPANDD          Z6, Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
 	VPSHUFB         Z0, Z18, Z23
 	VPMADDUBSW      Z8, Z19, Z19
 	VPMADDWD        Z23, Z19, Z19
 	VPSLLW          $0x02, Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z21, Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z2, Z18, Z24
+	VPTERNLOGD      $0xd8, Z4, Z21, Z23
+	VPANDD          Z5, Z23, Z23
+	VPSHUFB         Z1, Z18, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z19
 	VPSRLW          $0x04, Z20, Z20
 	VMOVDQA32       Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z20, Z23
-	VPANDD          Z6, Z23, Z20
-	VPSHUFB         Z3, Z18, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z23
+	VPANDD          Z5, Z23, Z20
+	VPSHUFB         Z2, Z18, Z23
 	VPMADDUBSW      Z10, Z20, Z20
 	VPDPWSSD        Z23, Z20, Z19
 	VPSRLW          $0x04, Z21, Z20
 	VPSRLW          $0x02, Z22, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z4, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z3, Z18, Z18
 	VPMADDUBSW      Z11, Z20, Z20
 	VPDPWSSD        Z18, Z20, Z19
 	VSHUFI32X4      $0xff, Z14, Z15, Z14
@@ -3594,29 +4598,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R11), Z20, Z20
 	VMOVDQU32       128(R11), Z21
 	VPSLLW          $0x04, Z21, Z15
-	VPTERNLOGD      $0xd8, Z5, Z18, Z15
-	VPANDD          Z6, Z15, Z15
+	VPTERNLOGD      $0xd8, Z4, Z18, Z15
+	VPANDD          Z5, Z15, Z15
 	VPSHUFB         Z0, Z14, Z22
 	VPMADDUBSW      Z8, Z15, Z15
 	VPMADDWD        Z22, Z15, Z15
 	VPSLLW          $0x02, Z21, Z22
-	VPTERNLOGD      $0xd8, Z5, Z20, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z14, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z22
+	VPANDD          Z5, Z22, Z22
+	VPSHUFB         Z1, Z14, Z23
 	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z15
 	VPSRLW          $0x04, Z18, Z18
 	VMOVDQA32       Z21, Z22
-	VPTERNLOGD      $0xd8, Z5, Z18, Z22
-	VPANDD          Z6, Z22, Z18
-	VPSHUFB         Z3, Z14, Z22
+	VPTERNLOGD      $0xd8, Z4, Z18, Z22
+	VPANDD          Z5, Z22, Z18
+	VPSHUFB         Z2, Z14, Z22
 	VPMADDUBSW      Z10, Z18, Z18
 	VPDPWSSD        Z22, Z18, Z15
 	VPSRLW          $0x04, Z20, Z18
 	VPSRLW          $0x02, Z21, Z20
-	VPTERNLOGD      $0xd8, Z5, Z18, Z20
-	VPANDD          Z6, Z20, Z18
-	VPSHUFB         Z4, Z14, Z14
+	VPTERNLOGD      $0xd8, Z4, Z18, Z20
+	VPANDD          Z5, Z20, Z18
+	VPSHUFB         Z3, Z14, Z14
 	VPMADDUBSW      Z11, Z18, Z18
 	VPDPWSSD        Z14, Z18, Z15
 	VSHUFPS         $0x88, Z15, Z19, Z14
@@ -3642,29 +4646,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R11)(DX*1), Z20, Z20
 	VMOVDQU32       128(R11)(DX*1), Z21
 	VPSLLW          $0x04, Z21, Z18
-	VPTERNLOGD      $0xd8, Z5, Z19, Z18
-	VPANDD          Z6, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z19, Z18
+	VPANDD          Z5, Z18, Z18
 	VPSHUFB         Z0, Z13, Z22
 	VPMADDUBSW      Z8, Z18, Z18
 	VPMADDWD        Z22, Z18, Z18
 	VPSLLW          $0x02, Z21, Z22
-	VPTERNLOGD      $0xd8, Z5, Z20, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z13, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z22
+	VPANDD          Z5, Z22, Z22
+	VPSHUFB         Z1, Z13, Z23
 	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z18
 	VPSRLW          $0x04, Z19, Z19
 	VMOVDQA32       Z21, Z22
-	VPTERNLOGD      $0xd8, Z5, Z19, Z22
-	VPANDD          Z6, Z22, Z19
-	VPSHUFB         Z3, Z13, Z22
+	VPTERNLOGD      $0xd8, Z4, Z19, Z22
+	VPANDD          Z5, Z22, Z19
+	VPSHUFB         Z2, Z13, Z22
 	VPMADDUBSW      Z10, Z19, Z19
 	VPDPWSSD        Z22, Z19, Z18
 	VPSRLW          $0x04, Z20, Z19
 	VPSRLW          $0x02, Z21, Z20
-	VPTERNLOGD      $0xd8, Z5, Z19, Z20
-	VPANDD          Z6, Z20, Z19
-	VPSHUFB         Z4, Z13, Z13
+	VPTERNLOGD      $0xd8, Z4, Z19, Z20
+	VPANDD          Z5, Z20, Z19
+	VPSHUFB         Z3, Z13, Z13
 	VPMADDUBSW      Z11, Z19, Z19
 	VPDPWSSD        Z13, Z19, Z18
 	VSHUFI32X4      $0x55, Z14, Z17, Z13
@@ -3674,29 +4678,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R11)(DX*2), Z21, Z21
 	VMOVDQU32       128(R11)(DX*2), Z22
 	VPSLLW          $0x04, Z22, Z19
-	VPTERNLOGD      $0xd8, Z5, Z20, Z19
-	VPANDD          Z6, Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
 	VPSHUFB         Z0, Z13, Z23
 	VPMADDUBSW      Z8, Z19, Z19
 	VPMADDWD        Z23, Z19, Z19
 	VPSLLW          $0x02, Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z21, Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z2, Z13, Z24
+	VPTERNLOGD      $0xd8, Z4, Z21, Z23
+	VPANDD          Z5, Z23, Z23
+	VPSHUFB         Z1, Z13, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z19
 	VPSRLW          $0x04, Z20, Z20
 	VMOVDQA32       Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z20, Z23
-	VPANDD          Z6, Z23, Z20
-	VPSHUFB         Z3, Z13, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z23
+	VPANDD          Z5, Z23, Z20
+	VPSHUFB         Z2, Z13, Z23
 	VPMADDUBSW      Z10, Z20, Z20
 	VPDPWSSD        Z23, Z20, Z19
 	VPSRLW          $0x04, Z21, Z20
 	VPSRLW          $0x02, Z22, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z4, Z13, Z13
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z3, Z13, Z13
 	VPMADDUBSW      Z11, Z20, Z20
 	VPDPWSSD        Z13, Z20, Z19
 	VSHUFPS         $0x88, Z19, Z18, Z13
@@ -3709,29 +4713,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R12), Z21, Z21
 	VMOVDQU32       128(R12), Z22
 	VPSLLW          $0x04, Z22, Z19
-	VPTERNLOGD      $0xd8, Z5, Z20, Z19
-	VPANDD          Z6, Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
 	VPSHUFB         Z0, Z18, Z23
 	VPMADDUBSW      Z8, Z19, Z19
 	VPMADDWD        Z23, Z19, Z19
 	VPSLLW          $0x02, Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z21, Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z2, Z18, Z24
+	VPTERNLOGD      $0xd8, Z4, Z21, Z23
+	VPANDD          Z5, Z23, Z23
+	VPSHUFB         Z1, Z18, Z24
 	VPMADDUBSW      Z9, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z19
 	VPSRLW          $0x04, Z20, Z20
 	VMOVDQA32       Z22, Z23
-	VPTERNLOGD      $0xd8, Z5, Z20, Z23
-	VPANDD          Z6, Z23, Z20
-	VPSHUFB         Z3, Z18, Z23
+	VPTERNLOGD      $0xd8, Z4, Z20, Z23
+	VPANDD          Z5, Z23, Z20
+	VPSHUFB         Z2, Z18, Z23
 	VPMADDUBSW      Z10, Z20, Z20
 	VPDPWSSD        Z23, Z20, Z19
 	VPSRLW          $0x04, Z21, Z20
 	VPSRLW          $0x02, Z22, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z4, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z3, Z18, Z18
 	VPMADDUBSW      Z11, Z20, Z20
 	VPDPWSSD        Z18, Z20, Z19
 	VSHUFI32X4      $0xff, Z14, Z17, Z14
@@ -3741,29 +4745,29 @@ block:
 	VINSERTI64X4    $0x01, 96(R12)(DX*1), Z18, Z18
 	VMOVDQU32       128(R12)(DX*1), Z20
 	VPSLLW          $0x04, Z20, Z21
-	VPTERNLOGD      $0xd8, Z5, Z17, Z21
-	VPANDD          Z6, Z21, Z21
+	VPTERNLOGD      $0xd8, Z4, Z17, Z21
+	VPANDD          Z5, Z21, Z21
 	VPSHUFB         Z0, Z14, Z22
 	VPMADDUBSW      Z8, Z21, Z21
 	VPMADDWD        Z22, Z21, Z8
 	VPSLLW          $0x02, Z20, Z21
-	VPTERNLOGD      $0xd8, Z5, Z18, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z2, Z14, Z22
+	VPTERNLOGD      $0xd8, Z4, Z18, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z1, Z14, Z22
 	VPMADDUBSW      Z9, Z21, Z21
 	VPDPWSSD        Z22, Z21, Z8
 	VPSRLW          $0x04, Z17, Z9
 	VMOVDQA32       Z20, Z17
-	VPTERNLOGD      $0xd8, Z5, Z9, Z17
-	VPANDD          Z6, Z17, Z9
-	VPSHUFB         Z3, Z14, Z17
+	VPTERNLOGD      $0xd8, Z4, Z9, Z17
+	VPANDD          Z5, Z17, Z9
+	VPSHUFB         Z2, Z14, Z17
 	VPMADDUBSW      Z10, Z9, Z9
 	VPDPWSSD        Z17, Z9, Z8
 	VPSRLW          $0x04, Z18, Z9
 	VPSRLW          $0x02, Z20, Z10
-	VPTERNLOGD      $0xd8, Z5, Z9, Z10
-	VPANDD          Z6, Z10, Z9
-	VPSHUFB         Z4, Z14, Z10
+	VPTERNLOGD      $0xd8, Z4, Z9, Z10
+	VPANDD          Z5, Z10, Z9
+	VPSHUFB         Z3, Z14, Z10
 	VPMADDUBSW      Z11, Z9, Z9
 	VPDPWSSD        Z10, Z9, Z8
 	VSHUFPS         $0x88, Z8, Z19, Z9
@@ -3784,7 +4788,7 @@ block:
 	VSHUFPS         $0x88, Z9, Z9, Z10
 	VSHUFPS         $0xdd, Z9, Z9, Z9
 	VPADDD          Z9, Z10, Z10
-	VPERMD          Z10, Z7, Z9
+	VPERMD          Z10, Z6, Z9
 	VPSLLD          $0x05, Y9, Y9
 	VPSUBD          Y9, Y8, Y8
 	VPBROADCASTD    206(R9), Y9
@@ -3803,7 +4807,7 @@ block:
 	VCVTPH2PS       X9, Y9
 	VMULPS          Y10, Y9, Y9
 	VMULPS          Y9, Y8, Y8
-	VADDPS          Y8, Y1, Y1
+	VADDPS          Y8, Y7, Y7
 	ADDQ            $+210, R9
 	ADDQ            $+210, R11
 	ADDQ            $+210, R12
@@ -3811,7 +4815,7 @@ block:
 	ADDQ            $0x000000a0, DI
 	SUBQ            $0x01, R8
 	JNZ             block
-	VMOVUPS         Y1, (AX)
+	VMOVUPS         Y7, (AX)
 	ADDQ            $0x20, AX
 	DECQ            BX
 	JNZ             eight
@@ -3827,3 +4831,448 @@ DATA decode_each3f<>+40(SB)/8, $0x3f3f3f3f3f3f3f3f
 DATA decode_each3f<>+48(SB)/8, $0x3f3f3f3f3f3f3f3f
 DATA decode_each3f<>+56(SB)/8, $0x3f3f3f3f3f3f3f3f
 GLOBL decode_each3f<>(SB), RODATA|NOPTR, $64
+
+// func dotEightsIQ4_XSAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+TEXT ·dotEightsIQ4_XSAVX512(SB), NOSPLIT, $0-56
+	MOVQ            dst+0(FP), AX
+	MOVQ            w+8(FP), CX
+	MOVQ            stride+16(FP), DX
+	MOVQ            eights+24(FP), BX
+	VXORPS          Z0, Z0, Z0
+	VMOVDQU32       decode_pickRuns0<>+0(SB), Z0
+	VMOVDQU32       decode_pickRuns1<>+0(SB), Z1
+	VMOVDQU32       decode_raisedIQ4<>+0(SB), Z2
+	VMOVDQU32       decode_each0f<>+0(SB), Z3
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z4
+
+eight:
+	MOVQ   x+32(FP), SI
+	MOVQ   side+40(FP), DI
+	MOVQ   blocks+48(FP), R8
+	MOVQ   CX, R9
+	LEAQ   (CX)(DX*8), CX
+	MOVQ   CX, R10
+	LEAQ   (DX)(DX*2), R11
+	ADDQ   R9, R11
+	LEAQ   (DX)(DX*2), R12
+	ADDQ   R11, R12
+	VXORPS Y5, Y5, Y5
+
+block:
+	PREFETCHT0      (R10)
+	PREFETCHT0      64(R10)
+	PREFETCHT0      128(R10)
+	PREFETCHT0      192(R10)
+	PREFETCHT0      256(R10)
+	PREFETCHT0      320(R10)
+	PREFETCHT0      384(R10)
+	PREFETCHT0      448(R10)
+	PREFETCHT0      512(R10)
+	PREFETCHT0      576(R10)
+	PREFETCHT0      640(R10)
+	PREFETCHT0      704(R10)
+	PREFETCHT0      768(R10)
+	PREFETCHT0      832(R10)
+	PREFETCHT0      896(R10)
+	PREFETCHT0      960(R10)
+	PREFETCHT0      1024(R10)
+	ADDQ            $0x00000440, R10
+	VBROADCASTI32X4 (SI), Z6
+	VINSERTI32X4    $0x01, 32(SI), Z6, Z6
+	VINSERTI32X4    $0x02, 64(SI), Z6, Z6
+	VINSERTI32X4    $0x03, 96(SI), Z6, Z6
+	VBROADCASTI32X4 16(SI), Z7
+	VINSERTI32X4    $0x01, 48(SI), Z7, Z7
+	VINSERTI32X4    $0x02, 80(SI), Z7, Z7
+	VINSERTI32X4    $0x03, 112(SI), Z7, Z7
+	VBROADCASTI32X4 128(SI), Z8
+	VINSERTI32X4    $0x01, 160(SI), Z8, Z8
+	VINSERTI32X4    $0x02, 192(SI), Z8, Z8
+	VINSERTI32X4    $0x03, 224(SI), Z8, Z8
+	VBROADCASTI32X4 144(SI), Z9
+	VINSERTI32X4    $0x01, 176(SI), Z9, Z9
+	VINSERTI32X4    $0x02, 208(SI), Z9, Z9
+	VINSERTI32X4    $0x03, 240(SI), Z9, Z9
+	VBROADCASTI32X4 32(DI), Z10
+	VBROADCASTI32X4 (R9), Z11
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z11, Z11
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z11, Z11
+	VINSERTI32X4    $0x03, (R11), Z11, Z11
+	VPSHUFB         decode_x4Low<>+0(SB), Z11, Z12
+	VPSRLVW         decode_x4ShiftLow<>+0(SB), Z12, Z12
+	VPSHUFB         decode_x4High<>+0(SB), Z11, Z13
+	VPSRLVW         decode_x4ShiftHigh<>+0(SB), Z13, Z13
+	VPSLLW          $0x04, Z13, Z13
+	VPANDD          decode_x4MaskLow<>+0(SB), Z12, Z12
+	VPANDD          decode_x4MaskHigh<>+0(SB), Z13, Z13
+	VPORD           Z13, Z12, Z12
+	VPSUBW          decode_words32Wide<>+0(SB), Z12, Z12
+	VPMADDWD        Z10, Z12, Z13
+	VSHUFI32X4      $0x00, Z12, Z12, Z14
+	VMOVDQU32       8(R9), Z15
+	VPANDD          Z3, Z15, Z16
+	VPSHUFB         Z16, Z2, Z16
+	VXORPS          Z17, Z17, Z17
+	VPDPBUSD        Z6, Z16, Z17
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z3, Z15, Z15
+	VPSHUFB         Z15, Z2, Z15
+	VPDPBUSD        Z7, Z15, Z17
+	VPSHUFB         Z0, Z14, Z15
+	VPSRAD          $0x10, Z15, Z15
+	VPMULLD         Z15, Z17, Z15
+	VMOVDQU32       72(R9), Z16
+	VPANDD          Z3, Z16, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VXORPS          Z18, Z18, Z18
+	VPDPBUSD        Z8, Z17, Z18
+	VPSRLW          $0x04, Z16, Z16
+	VPANDD          Z3, Z16, Z16
+	VPSHUFB         Z16, Z2, Z16
+	VPDPBUSD        Z9, Z16, Z18
+	VPSHUFB         Z1, Z14, Z14
+	VPSRAD          $0x10, Z14, Z14
+	VPMULLD         Z14, Z18, Z18
+	VPADDD          Z18, Z15, Z15
+	VSHUFI32X4      $0x55, Z12, Z12, Z14
+	VMOVDQU32       8(R9)(DX*1), Z16
+	VPANDD          Z3, Z16, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VXORPS          Z18, Z18, Z18
+	VPDPBUSD        Z6, Z17, Z18
+	VPSRLW          $0x04, Z16, Z16
+	VPANDD          Z3, Z16, Z16
+	VPSHUFB         Z16, Z2, Z16
+	VPDPBUSD        Z7, Z16, Z18
+	VPSHUFB         Z0, Z14, Z16
+	VPSRAD          $0x10, Z16, Z16
+	VPMULLD         Z16, Z18, Z16
+	VMOVDQU32       72(R9)(DX*1), Z17
+	VPANDD          Z3, Z17, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VXORPS          Z19, Z19, Z19
+	VPDPBUSD        Z8, Z18, Z19
+	VPSRLW          $0x04, Z17, Z17
+	VPANDD          Z3, Z17, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VPDPBUSD        Z9, Z17, Z19
+	VPSHUFB         Z1, Z14, Z14
+	VPSRAD          $0x10, Z14, Z14
+	VPMULLD         Z14, Z19, Z19
+	VPADDD          Z19, Z16, Z16
+	VSHUFPS         $0x88, Z16, Z15, Z14
+	VSHUFPS         $0xdd, Z16, Z15, Z15
+	VPADDD          Z15, Z14, Z14
+	VSHUFI32X4      $0xaa, Z12, Z12, Z15
+	VMOVDQU32       8(R9)(DX*2), Z16
+	VPANDD          Z3, Z16, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VXORPS          Z18, Z18, Z18
+	VPDPBUSD        Z6, Z17, Z18
+	VPSRLW          $0x04, Z16, Z16
+	VPANDD          Z3, Z16, Z16
+	VPSHUFB         Z16, Z2, Z16
+	VPDPBUSD        Z7, Z16, Z18
+	VPSHUFB         Z0, Z15, Z16
+	VPSRAD          $0x10, Z16, Z16
+	VPMULLD         Z16, Z18, Z16
+	VMOVDQU32       72(R9)(DX*2), Z17
+	VPANDD          Z3, Z17, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VXORPS          Z19, Z19, Z19
+	VPDPBUSD        Z8, Z18, Z19
+	VPSRLW          $0x04, Z17, Z17
+	VPANDD          Z3, Z17, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VPDPBUSD        Z9, Z17, Z19
+	VPSHUFB         Z1, Z15, Z15
+	VPSRAD          $0x10, Z15, Z15
+	VPMULLD         Z15, Z19, Z19
+	VPADDD          Z19, Z16, Z16
+	VSHUFI32X4      $0xff, Z12, Z12, Z12
+	VMOVDQU32       8(R11), Z15
+	VPANDD          Z3, Z15, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VXORPS          Z18, Z18, Z18
+	VPDPBUSD        Z6, Z17, Z18
+	VPSRLW          $0x04, Z15, Z15
+	VPANDD          Z3, Z15, Z15
+	VPSHUFB         Z15, Z2, Z15
+	VPDPBUSD        Z7, Z15, Z18
+	VPSHUFB         Z0, Z12, Z15
+	VPSRAD          $0x10, Z15, Z15
+	VPMULLD         Z15, Z18, Z15
+	VMOVDQU32       72(R11), Z17
+	VPANDD          Z3, Z17, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VXORPS          Z19, Z19, Z19
+	VPDPBUSD        Z8, Z18, Z19
+	VPSRLW          $0x04, Z17, Z17
+	VPANDD          Z3, Z17, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VPDPBUSD        Z9, Z17, Z19
+	VPSHUFB         Z1, Z12, Z12
+	VPSRAD          $0x10, Z12, Z12
+	VPMULLD         Z12, Z19, Z19
+	VPADDD          Z19, Z15, Z15
+	VSHUFPS         $0x88, Z15, Z16, Z12
+	VSHUFPS         $0xdd, Z15, Z16, Z15
+	VPADDD          Z15, Z12, Z12
+	VSHUFPS         $0x88, Z12, Z14, Z15
+	VSHUFPS         $0xdd, Z12, Z14, Z12
+	VPADDD          Z12, Z15, Z15
+	VBROADCASTI32X4 (R11)(DX*1), Z12
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z12, Z12
+	VINSERTI32X4    $0x02, (R12), Z12, Z12
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z12, Z12
+	VPSHUFB         decode_x4Low<>+0(SB), Z12, Z14
+	VPSRLVW         decode_x4ShiftLow<>+0(SB), Z14, Z14
+	VPSHUFB         decode_x4High<>+0(SB), Z12, Z16
+	VPSRLVW         decode_x4ShiftHigh<>+0(SB), Z16, Z16
+	VPSLLW          $0x04, Z16, Z16
+	VPANDD          decode_x4MaskLow<>+0(SB), Z14, Z14
+	VPANDD          decode_x4MaskHigh<>+0(SB), Z16, Z16
+	VPORD           Z16, Z14, Z14
+	VPSUBW          decode_words32Wide<>+0(SB), Z14, Z14
+	VPMADDWD        Z10, Z14, Z10
+	VSHUFI32X4      $0x00, Z14, Z14, Z16
+	VMOVDQU32       8(R11)(DX*1), Z17
+	VPANDD          Z3, Z17, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VXORPS          Z19, Z19, Z19
+	VPDPBUSD        Z6, Z18, Z19
+	VPSRLW          $0x04, Z17, Z17
+	VPANDD          Z3, Z17, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VPDPBUSD        Z7, Z17, Z19
+	VPSHUFB         Z0, Z16, Z17
+	VPSRAD          $0x10, Z17, Z17
+	VPMULLD         Z17, Z19, Z17
+	VMOVDQU32       72(R11)(DX*1), Z18
+	VPANDD          Z3, Z18, Z19
+	VPSHUFB         Z19, Z2, Z19
+	VXORPS          Z20, Z20, Z20
+	VPDPBUSD        Z8, Z19, Z20
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z3, Z18, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VPDPBUSD        Z9, Z18, Z20
+	VPSHUFB         Z1, Z16, Z16
+	VPSRAD          $0x10, Z16, Z16
+	VPMULLD         Z16, Z20, Z20
+	VPADDD          Z20, Z17, Z17
+	VSHUFI32X4      $0x55, Z14, Z14, Z16
+	VMOVDQU32       8(R11)(DX*2), Z18
+	VPANDD          Z3, Z18, Z19
+	VPSHUFB         Z19, Z2, Z19
+	VXORPS          Z20, Z20, Z20
+	VPDPBUSD        Z6, Z19, Z20
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z3, Z18, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VPDPBUSD        Z7, Z18, Z20
+	VPSHUFB         Z0, Z16, Z18
+	VPSRAD          $0x10, Z18, Z18
+	VPMULLD         Z18, Z20, Z18
+	VMOVDQU32       72(R11)(DX*2), Z19
+	VPANDD          Z3, Z19, Z20
+	VPSHUFB         Z20, Z2, Z20
+	VXORPS          Z21, Z21, Z21
+	VPDPBUSD        Z8, Z20, Z21
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z3, Z19, Z19
+	VPSHUFB         Z19, Z2, Z19
+	VPDPBUSD        Z9, Z19, Z21
+	VPSHUFB         Z1, Z16, Z16
+	VPSRAD          $0x10, Z16, Z16
+	VPMULLD         Z16, Z21, Z21
+	VPADDD          Z21, Z18, Z18
+	VSHUFPS         $0x88, Z18, Z17, Z16
+	VSHUFPS         $0xdd, Z18, Z17, Z17
+	VPADDD          Z17, Z16, Z16
+	VSHUFI32X4      $0xaa, Z14, Z14, Z17
+	VMOVDQU32       8(R12), Z18
+	VPANDD          Z3, Z18, Z19
+	VPSHUFB         Z19, Z2, Z19
+	VXORPS          Z20, Z20, Z20
+	VPDPBUSD        Z6, Z19, Z20
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z3, Z18, Z18
+	VPSHUFB         Z18, Z2, Z18
+	VPDPBUSD        Z7, Z18, Z20
+	VPSHUFB         Z0, Z17, Z18
+	VPSRAD          $0x10, Z18, Z18
+	VPMULLD         Z18, Z20, Z18
+	VMOVDQU32       72(R12), Z19
+	VPANDD          Z3, Z19, Z20
+	VPSHUFB         Z20, Z2, Z20
+	VXORPS          Z21, Z21, Z21
+	VPDPBUSD        Z8, Z20, Z21
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z3, Z19, Z19
+	VPSHUFB         Z19, Z2, Z19
+	VPDPBUSD        Z9, Z19, Z21
+	VPSHUFB         Z1, Z17, Z17
+	VPSRAD          $0x10, Z17, Z17
+	VPMULLD         Z17, Z21, Z21
+	VPADDD          Z21, Z18, Z18
+	VSHUFI32X4      $0xff, Z14, Z14, Z14
+	VMOVDQU32       8(R12)(DX*1), Z17
+	VPANDD          Z3, Z17, Z19
+	VPSHUFB         Z19, Z2, Z19
+	VXORPS          Z20, Z20, Z20
+	VPDPBUSD        Z6, Z19, Z20
+	VPSRLW          $0x04, Z17, Z6
+	VPANDD          Z3, Z6, Z6
+	VPSHUFB         Z6, Z2, Z6
+	VPDPBUSD        Z7, Z6, Z20
+	VPSHUFB         Z0, Z14, Z6
+	VPSRAD          $0x10, Z6, Z6
+	VPMULLD         Z6, Z20, Z6
+	VMOVDQU32       72(R12)(DX*1), Z7
+	VPANDD          Z3, Z7, Z17
+	VPSHUFB         Z17, Z2, Z17
+	VXORPS          Z19, Z19, Z19
+	VPDPBUSD        Z8, Z17, Z19
+	VPSRLW          $0x04, Z7, Z7
+	VPANDD          Z3, Z7, Z7
+	VPSHUFB         Z7, Z2, Z7
+	VPDPBUSD        Z9, Z7, Z19
+	VPSHUFB         Z1, Z14, Z7
+	VPSRAD          $0x10, Z7, Z7
+	VPMULLD         Z7, Z19, Z19
+	VPADDD          Z19, Z6, Z6
+	VSHUFPS         $0x88, Z6, Z18, Z7
+	VSHUFPS         $0xdd, Z6, Z18, Z6
+	VPADDD          Z6, Z7, Z7
+	VSHUFPS         $0x88, Z7, Z16, Z6
+	VSHUFPS         $0xdd, Z7, Z16, Z7
+	VPADDD          Z7, Z6, Z6
+	VSHUFI32X4      $0x88, Z6, Z15, Z7
+	VSHUFI32X4      $0xdd, Z6, Z15, Z6
+	VPADDD          Z6, Z7, Z7
+	VSHUFI32X4      $0x08, Z7, Z7, Z6
+	VSHUFI32X4      $0x0d, Z7, Z7, Z7
+	VPADDD          Y7, Y6, Y6
+	VSHUFPS         $0x88, Z10, Z13, Z7
+	VSHUFPS         $0xdd, Z10, Z13, Z8
+	VPADDD          Z8, Z7, Z7
+	VSHUFPS         $0x88, Z7, Z7, Z8
+	VSHUFPS         $0xdd, Z7, Z7, Z7
+	VPADDD          Z7, Z8, Z8
+	VPERMD          Z8, Z4, Z7
+	VPSLLD          $0x07, Y7, Y7
+	VPSUBD          Y7, Y6, Y6
+	VBROADCASTI64X4 decode_lane0<>+0(SB), Z7
+	VPERMT2D        Z12, Z7, Z11
+	VCVTDQ2PS       Y6, Y6
+	VBROADCASTSS    48(DI), Y7
+	VPMOVDW         Y11, X8
+	VCVTPH2PS       X8, Y8
+	VMULPS          Y7, Y8, Y8
+	VMULPS          Y8, Y6, Y6
+	VADDPS          Y6, Y5, Y5
+	ADDQ            $+136, R9
+	ADDQ            $+136, R11
+	ADDQ            $+136, R12
+	ADDQ            $0x00000100, SI
+	ADDQ            $0x000000a0, DI
+	SUBQ            $0x01, R8
+	JNZ             block
+	VMOVUPS         Y5, (AX)
+	ADDQ            $0x20, AX
+	DECQ            BX
+	JNZ             eight
+	VZEROUPPER
+	RET
+
+DATA decode_pickRuns0<>+0(SB)/8, $0x0100010001000100
+DATA decode_pickRuns0<>+8(SB)/8, $0x0100010001000100
+DATA decode_pickRuns0<>+16(SB)/8, $0x0302030203020302
+DATA decode_pickRuns0<>+24(SB)/8, $0x0302030203020302
+DATA decode_pickRuns0<>+32(SB)/8, $0x0504050405040504
+DATA decode_pickRuns0<>+40(SB)/8, $0x0504050405040504
+DATA decode_pickRuns0<>+48(SB)/8, $0x0706070607060706
+DATA decode_pickRuns0<>+56(SB)/8, $0x0706070607060706
+GLOBL decode_pickRuns0<>(SB), RODATA|NOPTR, $64
+
+DATA decode_pickRuns1<>+0(SB)/8, $0x0908090809080908
+DATA decode_pickRuns1<>+8(SB)/8, $0x0908090809080908
+DATA decode_pickRuns1<>+16(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickRuns1<>+24(SB)/8, $0x0b0a0b0a0b0a0b0a
+DATA decode_pickRuns1<>+32(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickRuns1<>+40(SB)/8, $0x0d0c0d0c0d0c0d0c
+DATA decode_pickRuns1<>+48(SB)/8, $0x0f0e0f0e0f0e0f0e
+DATA decode_pickRuns1<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
+GLOBL decode_pickRuns1<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4Low<>+0(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+8(SB)/8, $0x8007800780068006
+DATA decode_x4Low<>+16(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+24(SB)/8, $0x8007800780068006
+DATA decode_x4Low<>+32(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+40(SB)/8, $0x8007800780068006
+DATA decode_x4Low<>+48(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+56(SB)/8, $0x8007800780068006
+GLOBL decode_x4Low<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4ShiftLow<>+0(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+8(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+16(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+24(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+32(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+40(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+48(SB)/8, $0x0004000000040000
+DATA decode_x4ShiftLow<>+56(SB)/8, $0x0004000000040000
+GLOBL decode_x4ShiftLow<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4High<>+0(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+8(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+16(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+24(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+32(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+40(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+48(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+56(SB)/8, $0x0302030203020302
+GLOBL decode_x4High<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4ShiftHigh<>+0(SB)/8, $0x0006000400020000
+DATA decode_x4ShiftHigh<>+8(SB)/8, $0x000e000c000a0008
+DATA decode_x4ShiftHigh<>+16(SB)/8, $0x0006000400020000
+DATA decode_x4ShiftHigh<>+24(SB)/8, $0x000e000c000a0008
+DATA decode_x4ShiftHigh<>+32(SB)/8, $0x0006000400020000
+DATA decode_x4ShiftHigh<>+40(SB)/8, $0x000e000c000a0008
+DATA decode_x4ShiftHigh<>+48(SB)/8, $0x0006000400020000
+DATA decode_x4ShiftHigh<>+56(SB)/8, $0x000e000c000a0008
+GLOBL decode_x4ShiftHigh<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4MaskLow<>+0(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+8(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+16(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+24(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+32(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+40(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+48(SB)/8, $0x000f000f000f000f
+DATA decode_x4MaskLow<>+56(SB)/8, $0x000f000f000f000f
+GLOBL decode_x4MaskLow<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4MaskHigh<>+0(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+8(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+16(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+24(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+32(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+40(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+48(SB)/8, $0x0030003000300030
+DATA decode_x4MaskHigh<>+56(SB)/8, $0x0030003000300030
+GLOBL decode_x4MaskHigh<>(SB), RODATA|NOPTR, $64
+
+DATA decode_words32Wide<>+0(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+8(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+16(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+24(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+32(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+40(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+48(SB)/8, $0x0020002000200020
+DATA decode_words32Wide<>+56(SB)/8, $0x0020002000200020
+GLOBL decode_words32Wide<>(SB), RODATA|NOPTR, $64

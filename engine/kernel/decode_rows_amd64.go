@@ -15,7 +15,8 @@ type (
 )
 
 // decoders multiply few activation rows straight from the blocks of the weights: eight weight rows of a simple format at a
-// time, any number of a K format, or where there is a kernel for it, any multiple of eight.
+// time, any number of a K format. Where there are kernels for any multiple of eight rows they are better; of a simple format
+// they take an even number of blocks.
 type decoders struct {
 	eight  map[gguf.Type]dotEightFunc
 	super  map[gguf.Type]dotSuperFunc
@@ -40,7 +41,9 @@ var decodersAVX512 = decoders{
 	eight: decodersAVX2.eight, super: decodersAVX2.super,
 	eights: map[gguf.Type]dotEightsFunc{
 		gguf.Q2_K: dotEightsQ2_KAVX512, gguf.Q3_K: dotEightsQ3_KAVX512, gguf.Q4_K: dotEightsQ4_KAVX512, gguf.Q5_K: dotEightsQ5_KAVX512,
-		gguf.Q6_K: dotEightsQ6_KAVX512,
+		gguf.Q6_K: dotEightsQ6_KAVX512, gguf.IQ4_XS: dotEightsIQ4_XSAVX512,
+		gguf.Q4_0: dotEightsQ4_0AVX512, gguf.Q4_1: dotEightsQ4_1AVX512, gguf.Q5_0: dotEightsQ5_0AVX512, gguf.Q5_1: dotEightsQ5_1AVX512,
+		gguf.Q8_0: dotEightsQ8_0AVX512, gguf.IQ4_NL: dotEightsIQ4_NLAVX512,
 	},
 }
 
@@ -49,7 +52,7 @@ func (d *decoders) rows(m *product, f *format, from, to int) int {
 	codes, side, strideSide, blocks := m.in.integerForm(f, 0, m.w.Cols)
 	stride := m.w.Type.RowBytes(m.w.Cols)
 	x := func(i int) (*int8, *byte) { return &codes[i*m.w.Cols], (*byte)(unsafe.Add(side, i*strideSide)) }
-	if dot, eights := d.eights[m.w.Type], (to-from)/8; dot != nil && eights > 0 {
+	if dot, eights := d.eights[m.w.Type], (to-from)/8; dot != nil && eights > 0 && (f.super || blocks%2 == 0) {
 		for i := range m.in.n {
 			c, s := x(i)
 			dot(&m.dst[i*m.w.Rows+from], &m.w.Data[from*stride], stride, eights, c, s, blocks)

@@ -16,7 +16,7 @@ import (
 // stay in registers while the rows go by.
 type wideFormat struct {
 	blockFormat
-	runs   [4][2]int // the 32-element runs of each vector of codes
+	runs   [4][2]int // the 32-element runs of each vector of codes; of the eights of IQ4_XS, see quarters
 	run16  bool      // scales are of 16 elements
 	header int       // offset of the 16 bytes that scales reads
 	scales func(h *wideHeader)
@@ -37,16 +37,20 @@ var nibbleRuns, quarterRuns = [4][2]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, [4][2]i
 // wideFormats gives the layouts to 512 bits.
 func wideFormats() []wideFormat {
 	by := map[string]wideFormat{
-		"Q2_K": {runs: quarterRuns, run16: true, header: 0, scales: (*wideHeader).q2K, halves: insertedHalves(80, 0), masks: []byte{15, 3}, codes: (*wideDecoder).q2K},
-		"Q3_K": {runs: quarterRuns, run16: true, header: 94, scales: (*wideHeader).q3K, halves: headerHalves(3, 16), masks: []byte{3, 7}, codes: (*wideDecoder).q3K},
-		"Q4_K": {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).q4K},
-		"Q5_K": {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15, 31}, codes: (*wideDecoder).q5K},
-		"Q6_K": {runs: quarterRuns, run16: true, header: 192, scales: (*wideHeader).q6K, halves: insertedHalves(206, 16), masks: []byte{15, 63}, codes: (*wideDecoder).q6K},
+		"Q2_K":   {runs: quarterRuns, run16: true, header: 0, scales: (*wideHeader).q2K, halves: insertedHalves(80, 0), masks: []byte{15, 3}, codes: (*wideDecoder).q2K},
+		"Q3_K":   {runs: quarterRuns, run16: true, header: 94, scales: (*wideHeader).q3K, halves: headerHalves(3, 16), masks: []byte{3, 7}, codes: (*wideDecoder).q3K},
+		"Q4_K":   {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).q4K},
+		"Q5_K":   {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15, 31}, codes: (*wideDecoder).q5K},
+		"IQ4_XS": {header: 0, scales: (*wideHeader).iq4XS, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).iq4XS},
+		"Q6_K":   {runs: quarterRuns, run16: true, header: 192, scales: (*wideHeader).q6K, halves: insertedHalves(206, 16), masks: []byte{15, 63}, codes: (*wideDecoder).q6K},
 	}
 	var out []wideFormat
 	for _, f := range blockFormats {
 		if w, ok := by[f.name]; ok {
 			w.blockFormat = f
+			if f.signed {
+				w.offset = 128 // raised to be the unsigned operand
+			}
 			out = append(out, w)
 		}
 	}
@@ -63,6 +67,14 @@ type wideDecoder struct {
 }
 
 func decodeWide() {
+	for _, f := range blockFormats {
+		w := &wideDecoder{loaded: map[string]reg.VecVirtual{}}
+		if f.elements == 32 {
+			w.blockFormat = f
+			p := &widePairs{wideDecoder: w, raised: f.signed}
+			p.kernel()
+		}
+	}
 	for _, f := range wideFormats() {
 		w := &wideDecoder{wideFormat: f, loaded: map[string]reg.VecVirtual{}}
 		w.kernel()
@@ -82,7 +94,7 @@ func (w *wideDecoder) kernel() {
 	MOVQ(from, next)
 	w.rows = newRows(first, stride, 8)
 	total := YMM()
-	VPXORD(total, total, total)
+	zero(total)
 	loop("block", blocks, 1, func() {
 		for off := 0; off < 8*w.bytes; off += 64 {
 			PREFETCHT0(Mem{Base: next, Disp: off})
@@ -148,6 +160,14 @@ func (w *wideDecoder) activations(x reg.GPVirtual) []reg.VecVirtual {
 	v := make([]reg.VecVirtual, 4)
 	for i, runs := range w.runs {
 		v[i] = ZMM()
+		if w.signed {
+			// Half a run of four neighbouring ones.
+			VBROADCASTI32X4(Mem{Base: x, Disp: i/2*128 + i%2*16}, v[i])
+			for part := 1; part < 4; part++ {
+				VINSERTI32X4(Imm(uint64(part)), Mem{Base: x, Disp: i/2*128 + i%2*16 + part*32}, v[i], v[i])
+			}
+			continue
+		}
 		VBROADCASTI64X4(Mem{Base: x, Disp: 32 * runs[0]}, v[i])
 		VINSERTI64X4(Imm(1), Mem{Base: x, Disp: 32 * runs[1]}, v[i], v[i])
 	}
@@ -196,6 +216,10 @@ func (w *wideDecoder) row(h *wideHeader, first, r int, x []reg.VecVirtual) reg.V
 	VSHUFI32X4(Imm(uint64(r*0x55)), high, h.scales[0], scales) // of the row alone: in all parts, or the first eight in two, the others in two
 	out := ZMM()
 	v := 0
+	if w.signed {
+		w.wholeRuns(first+r, scales, x, out)
+		return out
+	}
 	w.codes(w, first+r, func(codes reg.VecVirtual) {
 		scale := ZMM()
 		VPSHUFB(w.pick(v), scales, scale)
@@ -210,20 +234,50 @@ func (w *wideDecoder) row(h *wideHeader, first, r int, x []reg.VecVirtual) reg.V
 	return out
 }
 
+// wholeRuns multiplies the sums of whole runs, which do not fit 16 bits.
+func (w *wideDecoder) wholeRuns(row int, scales reg.VecVirtual, x []reg.VecVirtual, out reg.VecVirtual) {
+	v, sum := 0, reg.VecVirtual(nil)
+	w.codes(w, row, func(codes reg.VecVirtual) {
+		if v%2 == 0 {
+			sum = ZMM()
+			zero(sum)
+		}
+		dpbusd(x[v], codes, sum)
+		if v++; v%2 == 1 {
+			return
+		}
+		scale := ZMM()
+		VPSHUFB(w.pick(v/2-1), scales, scale)
+		VPSRAD(Imm(16), scale, scale)
+		if v == 2 {
+			VPMULLD(scale, sum, out)
+		} else {
+			VPMULLD(scale, sum, sum)
+			VPADDD(sum, out, out)
+		}
+	})
+}
+
 // pick spreads the scales of a vector of codes over its words.
 func (w *wideDecoder) pick(v int) reg.VecVirtual {
 	var parts [4]uint64
 	for i := range parts {
 		word := w.runs[v][i/2]
-		if w.run16 {
+		switch {
+		case w.run16:
 			word = (2*word + i%2) % 8
+		case w.signed:
+			word = 4*v + i
 		}
 		parts[i] = uint64(2*word) | uint64(2*word+1)<<8
 		parts[i] *= 0x0001000100010001
 	}
 	name := "pickNibbles"
-	if w.run16 {
+	switch {
+	case w.run16:
 		name = "pickQuarters"
+	case w.signed:
+		name = "pickRuns"
 	}
 	return w.constant(fmt.Sprint(name, v), []uint64{parts[0], parts[0], parts[1], parts[1], parts[2], parts[2], parts[3], parts[3]})
 }
@@ -246,9 +300,14 @@ func (w *wideDecoder) constant(name string, words []uint64) reg.VecVirtual {
 // preload loads the constants that the loops use.
 func (w *wideDecoder) preload() {
 	w.zero = ZMM()
-	VPXORD(w.zero, w.zero, w.zero)
+	zero(w.zero)
 	for v := range 4 {
-		w.pick(v)
+		if v < 2 || !w.signed {
+			w.pick(v)
+		}
+	}
+	if w.signed {
+		w.raisedIQ4()
 	}
 	for _, b := range w.masks {
 		w.mask(b)
@@ -311,210 +370,4 @@ func (w *wideDecoder) addLow(a, b reg.VecVirtual) reg.VecVirtual {
 // rowOrder picks lanes 0 of four 128-bit parts, then lanes 1.
 func (w *wideDecoder) rowOrder() reg.VecVirtual {
 	return w.constant("rowOrder", []uint64{4 << 32, 8 | 12<<32, 1 | 5<<32, 9 | 13<<32})
-}
-
-// headerHalves takes a lane of the headers, shifted right by some bits.
-func headerHalves(lane, shift uint64) func(w *wideDecoder) reg.VecVirtual {
-	return func(w *wideDecoder) reg.VecVirtual {
-		at := func(row uint64) uint64 { return 4*row + lane | (4*row+4+lane)<<32 }
-		order, out := ZMM(), w.headers[0].bytes
-		VBROADCASTI64X4(table(fmt.Sprint("lane", lane), []uint64{at(0), at(2), at(4), at(6)}), order)
-		VPERMT2D(w.headers[1].bytes, order, out)
-		if shift > 0 {
-			VPSRLD(Imm(shift), out, out)
-		}
-		return out
-	}
-}
-
-// insertedHalves reads them from their place in each row's block, shifted right by some bits.
-func insertedHalves(off int, shift uint64) func(w *wideDecoder) reg.VecVirtual {
-	return func(w *wideDecoder) reg.VecVirtual {
-		var parts [2]reg.VecVirtual
-		for i := range parts {
-			parts[i] = YMM()
-			VPBROADCASTD(w.rows.at(4*i, off), parts[i])
-			for r := 1; r < 4; r++ {
-				VPINSRD(Imm(uint64(r)), w.rows.at(4*i+r, off), parts[i].AsX(), parts[i].AsX())
-			}
-		}
-		VINSERTI32X4(Imm(1), parts[1].AsX(), parts[0], parts[0])
-		if shift > 0 {
-			VPSRLD(Imm(shift), parts[0], parts[0])
-		}
-		return parts[0]
-	}
-}
-
-// selected takes the bits of a where mask is set, else those of b, which is overwritten.
-func selected(mask, a, b reg.VecVirtual) reg.VecVirtual {
-	VPTERNLOGD(Imm(0xd8), mask, a, b)
-	return b
-}
-
-// q4K: words 1 and 2 of the header have the lower six bits of four scales and four minima each, word 3 the lower four bits
-// of the others, whose upper two are the upper two of words 1 and 2.
-func (h *wideHeader) q4K() {
-	low, high := ZMM(), ZMM()
-	VPSHUFD(Imm(0xed), h.bytes, low) // words 1, 3, 2, 3
-	VPSRLVD(four16("k4Shift", 0, 4<<32), low, low)
-	VPANDD(four16("k4Low", 0x0f0f0f0f_3f3f3f3f, 0x0f0f0f0f_3f3f3f3f), low, low)
-	VPSHUFD(Imm(0x84), h.bytes, high) // any, 1, any, 2
-	VPSRLD(Imm(2), high, high)
-	VPANDD(four16("k4High", 0x30303030_00000000, 0x30303030_00000000), high, high)
-	VPORD(high, low, low)
-	h.scales[0], h.mins[0] = ZMM(), ZMM()
-	VPUNPCKLBW(h.w.zero, low, h.scales[0])
-	VPUNPCKHBW(h.w.zero, low, h.mins[0])
-}
-
-// q2K: a byte has four bits of a scale and four of a minimum.
-func (h *wideHeader) q2K() {
-	low, high := ZMM(), ZMM()
-	VPANDD(h.w.mask(15), h.bytes, low)
-	VPSRLW(Imm(4), h.bytes, high)
-	VPANDD(h.w.mask(15), high, high)
-	for i, v := range []reg.VecVirtual{low, high} {
-		words := [2]reg.VecVirtual{ZMM(), ZMM()}
-		VPUNPCKLBW(h.w.zero, v, words[0])
-		VPUNPCKHBW(h.w.zero, v, words[1])
-		if i == 0 {
-			h.scales = words
-		} else {
-			h.mins = words
-		}
-	}
-}
-
-// signed widens signed bytes to the scales.
-func (h *wideHeader) signed(v reg.VecVirtual) {
-	h.scales = [2]reg.VecVirtual{ZMM(), ZMM()}
-	VPUNPCKLBW(v, v, h.scales[0])
-	VPUNPCKHBW(v, v, h.scales[1])
-	for _, s := range h.scales {
-		VPSRAW(Imm(8), s, s)
-	}
-}
-
-func (h *wideHeader) q6K() { h.signed(h.bytes) }
-
-// q3K: the header begins two bytes before the scales. The first eight bytes have the lower four bits of the scales, the last
-// four the upper two, scales 0 to 3 lowest.
-func (h *wideHeader) q3K() {
-	low, high := ZMM(), ZMM()
-	VPSHUFB(four16("k3Low", 0x0908070605040302, 0x0908070605040302), h.bytes, low)
-	VPSHUFB(four16("k3High", 0x0d0c0b0a0d0c0b0a, 0x0d0c0b0a0d0c0b0a), h.bytes, high)
-	VPSRLVQ(four16("k3ShiftLow", 0, 4), low, low)
-	VPROLVD(four16("k3ShiftHigh", 4|2<<32, 0|30<<32), high, high)
-	VPANDD(four16("k3MaskLow", 0x0f0f0f0f0f0f0f0f, 0x0f0f0f0f0f0f0f0f), low, low)
-	VPANDD(four16("k3MaskHigh", 0x3030303030303030, 0x3030303030303030), high, high)
-	VPORD(high, low, low)
-	VPSUBB(four16("bytes32", 0x2020202020202020, 0x2020202020202020), low, low)
-	h.signed(low)
-}
-
-func (w *wideDecoder) load(row, off int) reg.VecVirtual {
-	v := ZMM()
-	VMOVDQU32(w.rows.at(row, off), v)
-	return v
-}
-
-// loadTwice loads the 32 bytes at off into both halves.
-func (w *wideDecoder) loadTwice(row, off int) reg.VecVirtual {
-	v := ZMM()
-	VBROADCASTI64X4(w.rows.at(row, off), v)
-	return v
-}
-
-// loadHalves loads 32 bytes each at two offsets.
-func (w *wideDecoder) loadHalves(row, low, high int) reg.VecVirtual {
-	v := ZMM()
-	VBROADCASTI64X4(w.rows.at(row, low), v)
-	VINSERTI64X4(Imm(1), w.rows.at(row, high), v, v)
-	return v
-}
-
-// shifted moves bits left (n > 0) or right.
-func (w *wideDecoder) shifted(v reg.VecVirtual, n int) reg.VecVirtual {
-	out := ZMM()
-	switch {
-	case n > 0:
-		VPSLLW(Imm(uint64(n)), v, out)
-	case n < 0:
-		VPSRLW(Imm(uint64(-n)), v, out)
-	default:
-		VMOVDQA32(v, out)
-	}
-	return out
-}
-
-// masked keeps the bits of b in every byte.
-func (w *wideDecoder) masked(v reg.VecVirtual, b byte) reg.VecVirtual {
-	out := ZMM()
-	VPANDD(w.mask(b), v, out)
-	return out
-}
-
-// rotated turns both halves left by their own number of bits, within 64; 64-n turns right.
-func (w *wideDecoder) rotated(v reg.VecVirtual, low, high uint64) reg.VecVirtual {
-	out := ZMM()
-	VPROLVQ(table(fmt.Sprintf("turn%dAnd%d", low, high), []uint64{low, low, low, low, high, high, high, high}), v, out)
-	return out
-}
-
-func (w *wideDecoder) q4K(row int, emit func(reg.VecVirtual)) {
-	for j := range 2 {
-		q := w.load(row, 16+64*j)
-		emit(w.masked(q, 15))
-		emit(w.masked(w.shifted(q, -4), 15))
-	}
-}
-
-// q5K: bit i of byte l of the high bits is that of element l of run i.
-func (w *wideDecoder) q5K(row int, emit func(reg.VecVirtual)) {
-	high := w.loadTwice(row, 16)
-	left := func(run int) uint64 { return uint64(4-run) & 63 }
-	for j := range 2 {
-		q := w.load(row, 48+64*j)
-		for i := range 2 {
-			if i == 1 {
-				q = w.shifted(q, -4)
-			}
-			runs := w.runs[2*j+i]
-			emit(w.masked(selected(w.mask(15), q, w.rotated(high, left(runs[0]), left(runs[1]))), 31))
-		}
-	}
-}
-
-func (w *wideDecoder) q6K(row int, emit func(reg.VecVirtual)) {
-	a, b, high := w.loadHalves(row, 0, 64), w.loadHalves(row, 32, 96), w.load(row, 128)
-	for j, q := range []reg.VecVirtual{a, b, a, b} {
-		if j >= 2 {
-			q = w.shifted(q, -4)
-		}
-		emit(w.masked(selected(w.mask(15), q, w.shifted(high, 4-2*j)), 63))
-	}
-}
-
-func (w *wideDecoder) q2K(row int, emit func(reg.VecVirtual)) {
-	q := w.load(row, 16)
-	for j := range 4 {
-		v := q
-		if j > 0 {
-			v = w.shifted(q, -2*j)
-		}
-		emit(w.masked(v, 3))
-	}
-}
-
-// q3K: bit i of byte l of the high bits is that of element l of run i.
-func (w *wideDecoder) q3K(row int, emit func(reg.VecVirtual)) {
-	q, high := w.load(row, 32), w.loadTwice(row, 0)
-	for j := range 4 {
-		v := q
-		if j > 0 {
-			v = w.shifted(q, -2*j)
-		}
-		emit(w.masked(selected(w.mask(3), v, w.rotated(high, uint64(2-j)&63, uint64(2-j-4)&63)), 7))
-	}
 }
