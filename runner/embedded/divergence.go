@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"attnbudget/atomicfile"
 	"attnbudget/engine"
 	"attnbudget/engine/eval"
 )
@@ -33,7 +32,8 @@ func (c *child) divergence(ctx context.Context, m *engine.Model) error {
 	return evaluate(ctx, c, m, plannedEvaluation[eval.DivergenceChunk]{d, d.Chunks, 1, d.Warnings})
 }
 
-// baseLogits makes the logits that divergence compares with.
+// baseLogits makes the logits that divergence compares with, in upstream's format: they take half the space of float32, their
+// rounding is far below what an arm differs by, and the figures are those that upstream would give.
 func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
 	p, err := c.newPerplexity(m)
 	if err != nil {
@@ -48,13 +48,12 @@ func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
 		return err
 	}
 	defer ec.Close()
-	return atomicfile.Write(c.job.State, func(f *os.File) error {
-		finished := 0
-		_, err := p.RunBase(ctx, ec, f, nil, func(eval.Chunk) error {
-			finished++
-			c.say.progress("base logits", int64(finished), int64(p.Chunks))
-			return nil
-		})
-		return err
+	finished := 0
+	file := LogitsFile{Path: c.job.State, ID: c.job.Unit.State, Environment: c.job.Environment}
+	_, err = file.Make(ctx, p, ec, func(eval.Chunk) error {
+		finished++
+		c.say.progress("base logits", int64(finished), int64(p.Chunks))
+		return nil
 	})
+	return err
 }
