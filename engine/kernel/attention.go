@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 
+	"attnbudget/engine/gguf"
 	"attnbudget/engine/quant"
 )
 
@@ -61,11 +62,14 @@ func (p *Pool) Attend(a *Attention) {
 		panic(fmt.Sprintf("kernel: attention of %d rows, %d/%d heads with %d queries, %d spans, %d outputs",
 			a.N, a.Heads, a.HeadsKV, len(a.Q), len(a.Visible), len(a.Out)))
 	}
-	if p.kernels.attend != nil {
+	switch {
+	case a.K.Type == gguf.F32 && a.V.Type == gguf.F32:
+		p.whole.run(p, a)
+	case p.kernels.attend != nil:
 		p.kernels.attend(p, a)
-		return
+	default:
+		p.attention.run(p, a)
 	}
-	p.attention.run(p, a)
 }
 
 func (t *attention) init(p *Pool) {

@@ -164,6 +164,13 @@ func withRotatePairs(vector func(x, cos, sin *float32, n int)) func(x, cos, sin 
 	}
 }
 
+func softMaxOnAVX2(x []float32, top float32) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	return softMaxAVX2(&x[0], len(x), top)
+}
+
 func withNarrowF16(vector func(dst *byte, x *float32, n int)) func(dst []byte, x []float32) {
 	return func(dst []byte, x []float32) {
 		n := wholeVectors(len(x))

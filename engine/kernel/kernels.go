@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel/upstream"
 	"attnbudget/engine/quant"
 )
 
@@ -14,13 +15,15 @@ import (
 //go:generate go run ./asm -group integer -out integer_amd64.s -stubs integer_amd64.go -pkg kernel
 //go:generate go run ./asm -group decode -out decode_amd64.s -stubs decode_amd64.go -pkg kernel
 //go:generate go run ./asm -group rope -out rope_amd64.s -stubs rope_amd64.go -pkg kernel
+//go:generate go run ./asm -group ordered -out ordered_amd64.s -stubs ordered_amd64.go -pkg kernel
 //go:generate go run ./asm -group wait -out wait_amd64.s -stubs wait_amd64.go -pkg kernel
 //go:generate go run ./asm -group delta -out delta_amd64.s -stubs delta_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
 
 // kernels are the inner loops that have an implementation per instruction set. generic() is the definition of each.
 type kernels struct {
-	name string
+	name    string
+	singles bool // single rows are summed in another order than batches, as in upstream
 
 	// floatPanel and quantPanel compute the outputs of weight rows [from, to) of a product.
 	floatPanel, quantPanel func(m *product, s *scratch, from, to int)
@@ -39,10 +42,14 @@ type kernels struct {
 	// values writes, for cells [cell, cell+cells), the numbers of a head to dst [cells][dim].
 	values func(dst []float32, v *KVRows, head, cell, cells, dim int)
 
-	// attend is Attend; nil means the tiles of attention.go.
+	// attend is Attend with a cache that is not float32; nil means the tiles of attention.go.
 	attend func(p *Pool, a *Attention)
 
 	rotateHalves, rotatePairs func(x, cos, sin []float32)
+
+	// softMax and addScaled are upstream.SoftMax and upstream.AddScaled.
+	softMax   func(x []float32, top float32) float64
+	addScaled func(dst, x []float32, s float32)
 
 	// delta advances strips [from, to) of a state, convolve convolves.
 	delta    func(d DeltaRule, from, to int)
@@ -95,6 +102,7 @@ func generic() kernels {
 		values:      values,
 
 		rotateHalves: rotateHalves, rotatePairs: rotatePairs,
+		softMax: upstream.SoftMax, addScaled: upstream.AddScaled,
 
 		delta: delta, convolve: convolve,
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel/upstream"
 
 	"golang.org/x/sys/cpu"
 )
@@ -50,6 +51,7 @@ func avx2() kernels {
 	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX2), withGELUMul(geluMulAVX2)
 	k.expSum = withExpSum(scaleMaxAVX2, expSumAVX2)
 	k.rotateHalves, k.rotatePairs = withRotateHalves(rotateHalvesAVX2), withRotatePairs(rotatePairsAVX2)
+	k.softMax, k.addScaled = softMaxOnAVX2, scaled(addScaledAVX2, upstream.AddScaled)
 	k.roundF16, k.roundBF16 = unary(roundF16AVX2, roundF16), unary(roundBF16AVX2, roundBF16)
 	k.narrowF16 = withNarrowF16(narrowF16AVX2)
 	k.delta, k.convolve = withDelta(deltaStrips1AVX2, nil), withConvolve(convolveAVX2)
@@ -86,6 +88,7 @@ func avx512() kernels {
 	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX512), withGELUMul(geluMulAVX512)
 	k.expSum = withExpSum(scaleMaxAVX512, expSumAVX512)
 	k.rotateHalves = withRotateHalves(rotateHalvesAVX512)
+	k.addScaled = scaled(addScaledAVX512, upstream.AddScaled)
 	k.delta, k.convolve = withDelta(deltaStrips1AVX512, deltaStrips2AVX512), withConvolve(convolveAVX512)
 	return k
 }

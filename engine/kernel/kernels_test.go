@@ -59,6 +59,14 @@ func TestElementwiseKernelsAgreeWithGeneric(t *testing.T) {
 			exact("mul", func(k *kernels, d []float32) { k.mul(d, x) })
 			exact("scale", func(k *kernels, d []float32) { k.scale(d, x, 1.7) })
 			exact("scaleMul", func(k *kernels, d []float32) { k.scaleMul(d, x, y, 1.7) })
+			exact("addScaled", func(k *kernels, d []float32) { k.addScaled(d, x, 1.7) })
+			if n%8 == 0 {
+				exact("softMax", func(k *kernels, d []float32) {
+					copy(d, x)
+					d[0] = negInf
+					d[0] += float32(k.softMax(d, 2.5))
+				})
+			}
 			exact("combine", func(k *kernels, d []float32) { k.combine(d, x, 0.3, 1.7) })
 			exact("geluMul", func(k *kernels, d []float32) { k.geluMul(d, x, y) })
 			exact("roundF16", func(k *kernels, d []float32) { k.roundF16(d, x) })

@@ -72,13 +72,13 @@ func (m *product) init(p *Pool) {
 
 // scratch is the memory one worker needs; it grows to what the largest call asked for.
 type scratch struct {
-	row     []float32 // weight rows widened to float32
-	sums    []float32 // partial sums
-	few     [32]float32
-	panel   integerPanel
-	codes   rowCodes
-	tile    attentionTile
-	ordered orderedScratch
+	row   []float32 // weight rows widened to float32
+	sums  []float32 // partial sums
+	few   [32]float32
+	panel integerPanel
+	codes rowCodes
+	tile  attentionTile
+	whole wholeScratch
 }
 
 // grow returns s with length n, reusing its memory where it suffices.

@@ -20,6 +20,7 @@ type Pool struct {
 
 	product   product
 	attention attention
+	whole     wholeAttention
 	scratch   []scratch // one per worker
 }
 
@@ -47,6 +48,7 @@ func NewPool(threads int) *Pool {
 	p := &Pool{kernels: &active, scratch: make([]scratch, threads), caller: newSleeper()}
 	p.product.init(p)
 	p.attention.init(p)
+	p.whole.init(p)
 	for id := 1; id < threads; id++ {
 		w := &worker{sleeper: newSleeper(), id: id}
 		p.workers = append(p.workers, w)

@@ -13,7 +13,7 @@ func inUpstreamsOrder(k kernels) kernels {
 	k.name = "upstream"
 	k.floatPanel = floatPanelUpstream
 	k.squares = squaresOneByOne
-	k.attend = attendUpstream
+	k.singles = true
 	return k
 }
 

@@ -67,20 +67,12 @@ func SoftMax(x []float32, top float32) float64 {
 	return sum
 }
 
-// AddTo adds weight * x[d] to partial sum number slot of every d.
-func AddTo(sums [][32]float32, slot int, x []float32, weight float32) {
-	sums = sums[:len(x)]
-	for d, v := range x {
-		sums[d][slot] = fma(v, weight, sums[d][slot])
+// AddScaled adds s*x to dst, fused.
+func AddScaled(dst, x []float32, s float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = fma(v, s, dst[i])
 	}
-}
-
-// Sum adds the partial sums as Dot8 does its 8 or Dot32 its 32.
-func Sum(s *[32]float32, partial int) float32 {
-	if partial == 8 {
-		return sumAcross((*[8]float32)(s[:]))
-	}
-	return sumOf32(s)
 }
 
 // DotBF16 is Dot32 of bfloat16 numbers, whose last additions come in another order.
