@@ -12,6 +12,7 @@ import (
 func inUpstreamsOrder(k kernels) kernels {
 	k.name = "upstream"
 	k.floatPanel = floatPanelUpstream
+	k.quantPanel = quantPanelUpstream
 	k.squares = squaresOneByOne
 	k.singles = true
 	return k
