@@ -129,7 +129,8 @@ func (c conformanceCase) options(t *testing.T, tokens int) ContextOptions {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ContextOptions{NCtx: tokens, NUBatch: c.NUBatch, TypeK: kv, TypeV: kv, Mask: c.Mask, Threads: 2}
+	// The references were computed with the library's own default for sliding windows: all positions are kept.
+	return ContextOptions{NCtx: tokens, NUBatch: c.NUBatch, TypeK: kv, TypeV: kv, FullWindow: true, Mask: c.Mask, Threads: 2}
 }
 
 // logits computes the rows of the reference.

@@ -42,6 +42,7 @@ type ContextOptions struct {
 	NUBatch      int         // tokens computed at once; default 512, never more than NBatch
 	NSeqMax      int         // sequences, at most kvcache.MaxSeqs; default 1
 	TypeK, TypeV gguf.Type   // CacheF32, F16, Q8_0 or Q4_0; default F16
+	FullWindow   bool        // sliding-window layers keep all positions, as upstream's --swa-full makes them; default: as many as the window needs
 	Mask         []int       // layers whose attention is dropped
 	Surrogates   *Surrogates // stand in for the attention of exactly that mask; nil = nothing does
 	Threads      int         // default: Options.Threads
@@ -51,7 +52,7 @@ type ContextOptions struct {
 func (o ContextOptions) params() kvcache.Params {
 	return kvcache.Params{
 		Cells: o.NCtx, UBatch: o.NUBatch, Seqs: o.NSeqMax, TypeK: o.TypeK, TypeV: o.TypeV,
-		Rotate: kvcache.RotationEnabled(),
+		Rotate: kvcache.RotationEnabled(), FullWindow: o.FullWindow,
 	}
 }
 

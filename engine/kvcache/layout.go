@@ -43,6 +43,7 @@ type Params struct {
 	Seqs         int // sequences, at most MaxSeqs
 	TypeK, TypeV gguf.Type
 	Rotate       bool // rotate the heads of quantised caches, see Rotation
+	FullWindow   bool // a sliding-window cache keeps every position of the context (upstream's swa_full)
 }
 
 // Check refuses parameters that no cache can be made with.
@@ -72,6 +73,9 @@ func (p Params) Check(l Layout) error {
 // windowCells is upstream's size of a sliding-window cache: room for the window of every sequence and one batch, in
 // steps of 256, and never more than the context.
 func (p Params) windowCells(window int) int {
+	if p.FullWindow {
+		return p.Cells
+	}
 	return min(p.Cells, (window*p.Seqs+p.UBatch+255)/256*256)
 }
 

@@ -37,6 +37,11 @@ func TestSizesAreUpstreams(t *testing.T) {
 				"llama_kv_cache: size =   24.50 MiB (  4096 cells,   2 layers,  1/1 seqs), K (q8_0):    8.50 MiB, V (f16):   16.00 MiB",
 				"llama_kv_cache: size =   30.62 MiB (  1024 cells,  10 layers,  1/1 seqs), K (q8_0):   10.62 MiB, V (f16):   20.00 MiB",
 			}},
+		{"window cache that keeps all", gemma3Layout(), Params{Cells: 4096, UBatch: 512, Seqs: 1, TypeK: gguf.F16, TypeV: gguf.F16, FullWindow: true},
+			[]string{
+				"llama_kv_cache: size =   32.00 MiB (  4096 cells,   2 layers,  1/1 seqs), K (f16):   16.00 MiB, V (f16):   16.00 MiB",
+				"llama_kv_cache: size =  160.00 MiB (  4096 cells,  10 layers,  1/1 seqs), K (f16):   80.00 MiB, V (f16):   80.00 MiB",
+			}},
 		{"window of several sequences, padded", gemma3Layout(), Params{Cells: 8192, UBatch: 100, Seqs: 4, TypeK: gguf.F16, TypeV: gguf.F16},
 			[]string{
 				"llama_kv_cache: size =   64.00 MiB (  8192 cells,   2 layers,  4/1 seqs), K (f16):   32.00 MiB, V (f16):   32.00 MiB",
