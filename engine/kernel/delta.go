@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"math"
+
+	"attnbudget/engine/kernel/upstream"
 )
 
 // StateStrip is the number of value elements of a DeltaRule's state that lie together.
@@ -122,20 +124,16 @@ func convolve(c Convolution) {
 	}
 }
 
-// Unit makes x a vector of length 1: x / √(Σx² + eps). Squares are summed in float64.
+// Unit makes x a vector of length 1, x / √(Σx² + eps), as a root mean square norm and a scaling, the steps in which upstream
+// rounds.
 func Unit(x []float32, eps float32) {
-	var a, b, c, d float64
-	i := 0
-	for ; i+4 <= len(x); i += 4 {
-		v := x[i : i+4 : i+4]
-		a += float64(float32(v[0] * v[0]))
-		b += float64(float32(v[1] * v[1]))
-		c += float64(float32(v[2] * v[2]))
-		d += float64(float32(v[3] * v[3]))
-	}
-	for _, v := range x[i:] {
-		a += float64(float32(v * v))
-	}
-	sum := float32(a + b + (c + d))
-	Scale(x, float32(1/math.Sqrt(float64(sum+eps))))
+	n := float32(len(x))
+	RMSNorm(x, x, nil, eps/n)
+	Scale(x, 1/float32(math.Sqrt(float64(n))))
 }
+
+// Decay is what the gated delta rule forgets by: e^g, g = a softplus(x), for a negative a.
+func Decay(a, x float32) float32 { return upstream.ScalarExp(a * upstream.Softplus(x)) }
+
+// Rate is what the gated delta rule learns by: the sigmoid of x.
+func Rate(x float32) float32 { return upstream.Sigmoid(x) }

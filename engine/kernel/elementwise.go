@@ -47,6 +47,14 @@ func SiLUMul(dst, gate, up []float32) { active.siluMul(dst, gate, up) }
 // of half precision numbers: the argument and the value are rounded to F16. dst may be either.
 func GELUMul(dst, gate, up []float32) { active.geluMul(dst, gate, up) }
 
+// SoftCap replaces every x by limit tanh(x/limit), rounding as upstream does: 1/limit first, and tanh in float32.
+func SoftCap(x []float32, limit float32) {
+	inverse := 1 / limit
+	for i, v := range x {
+		x[i] = upstream.Tanh(v*inverse) * limit
+	}
+}
+
 // Softmax replaces x by exp(x-max(x)) / Σ exp(x-max(x)). A row of -Inf becomes zeros.
 func Softmax(x []float32) {
 	if _, sum := active.expSum(x, 1); sum != 0 {

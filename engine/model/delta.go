@@ -225,8 +225,8 @@ func (w *deltaWork) gates(head int) {
 	decay, rate := w.decay[at:][:w.tokens()], w.rate[at:][:w.tokens()]
 	for i := range decay {
 		t := w.run.From + i
-		decay[i] = exp32(w.l.a[head] * softplus(w.alpha.row(t)[head]+w.l.dt[head]))
-		rate[i] = 1 / (1 + exp32(-w.beta.row(t)[head]))
+		decay[i] = kernel.Decay(w.l.a[head], w.alpha.row(t)[head]+w.l.dt[head])
+		rate[i] = kernel.Rate(w.beta.row(t)[head])
 	}
 }
 
@@ -239,17 +239,7 @@ func (w *deltaWork) rule(head, from, to int) {
 		Q:     w.block(head % w.keyHeads), K: w.block(w.keyHeads + head%w.keyHeads), V: w.block(2*w.keyHeads + head), StrideV: w.dim,
 		Out: w.out.all()[w.run.From*w.values()+head*w.dim:], StrideOut: w.values(),
 		Decay: w.decay[at:][:n], Beta: w.rate[at:][:n],
-		N: n, DimK: w.dim, DimV: w.dim, Scale: float32(1 / math.Sqrt(float64(w.dim))),
+		N: n, DimK: w.dim, DimV: w.dim, Scale: 1 / float32(math.Sqrt(float64(w.dim))),
 	}
 	d.Advance(from, to)
-}
-
-func exp32(x float32) float32 { return float32(math.Exp(float64(x))) }
-
-// softplus is ln(1 + eˣ), and x where the difference vanishes, as upstream has it.
-func softplus(x float32) float32 {
-	if x > 20 {
-		return x
-	}
-	return float32(math.Log1p(math.Exp(float64(x))))
 }

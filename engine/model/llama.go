@@ -54,7 +54,7 @@ func (k *keys) attentionScale(dim int) float32 {
 	if s := k.floatOr("attention.scale", 0); s != 0 {
 		return s
 	}
-	return float32(1 / math.Sqrt(float64(dim)))
+	return 1 / float32(math.Sqrt(float64(dim)))
 }
 
 func (m *llama) Config() *Config { return m.config }

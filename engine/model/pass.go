@@ -1,7 +1,6 @@
 package model
 
 import (
-	"math"
 
 	"attnbudget/engine/drop"
 	"attnbudget/engine/kernel"
@@ -306,9 +305,7 @@ func (p *Pass) finish(logits []float32) {
 		kernel.Add(logits, p.op.weight)
 	}
 	if s := p.op.scale; s != 0 {
-		for i, l := range logits {
-			logits[i] = s * float32(math.Tanh(float64(l/s)))
-		}
+		kernel.SoftCap(logits, s)
 	}
 }
 

@@ -44,8 +44,8 @@ func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^
 // SiLU is x / (1 + e^-x).
 func SiLU(x float32) float32 { return x / (1 + Exp(0-x)) }
 
-// ScalarExp is e^x as the C library (glibc 2.28 and later) computes it for a single number: 2^(k/32) from a table times a
-// polynomial of degree 3, in float64.
+// ScalarExp is e^x as the C library (glibc 2.27 and later) computes it for a single number, on processors with FMA: 2^(k/32)
+// from a table times a polynomial of degree 3, in float64 (from Arm's optimized routines).
 func ScalarExp(x float32) float32 {
 	switch {
 	case x != x:
@@ -56,14 +56,14 @@ func ScalarExp(x float32) float32 {
 		return 0
 	}
 	const shift = 0x1.8p+52
-	z := float64(x) * (0x1.71547652b82fep+0 * 32)
-	k := z + shift
+	const perHalving = 0x1.71547652b82fep+0 * 32
+	k := math.FMA(float64(x), perHalving, shift)
 	index := math.Float64bits(k)
-	r := z - float64(k-shift)
+	r := math.FMA(float64(x), perHalving, -float64(k-shift))
 	s := math.Float64frombits(exp2Table[index%32] + index<<47)
-	high := float64(0x1.c6af84b912394p-5/32/32/32*r) + 0x1.ebfce50fac4f3p-3/32/32
-	low := float64(0x1.62e42ff0c52d6p-1/32*r) + 1
-	return float32((float64(high*float64(r*r)) + low) * s)
+	high := math.FMA(0x1.c6af84b912394p-5/32/32/32, r, 0x1.ebfce50fac4f3p-3/32/32)
+	low := math.FMA(0x1.62e42ff0c52d6p-1/32, r, 1)
+	return float32(math.FMA(high, r*r, low) * s)
 }
 
 // exp2Table holds 2^(i/32) with i subtracted from its exponent field, so that adding i there again gives any 2^(k/32).
