@@ -33,14 +33,17 @@ type evaluationHead struct {
 	SHA256 string `json:"sha256,omitempty"` // of the file; not of a logits file, which may be very large
 	Engine string `json:"engine"`           // its version
 
+	TokensSHA256 string       `json:"tokens_sha256,omitempty"` // kl-divergence: of the text's tokens, int32 little endian
+	Base         *eval.Origin `json:"base,omitempty"`          // kl-divergence: what the logits are of, where the file tells
+
 	Mask          string `json:"mask"` // layers whose attention is dropped: "0,3"
 	MaskHash      string `json:"mask_hash"`
 	SurrogateHash string `json:"surrogate_hash,omitempty"` // of what stands in for it
 }
 
-func newHead(stage string, in eval.Input) evaluationHead {
+func newHead(stage string, in eval.Input) *evaluationHead {
 	sum := sha256.Sum256(in.Data)
-	return evaluationHead{Stage: stage, File: in.Name, SHA256: hex.EncodeToString(sum[:])}
+	return &evaluationHead{Stage: stage, File: in.Name, SHA256: hex.EncodeToString(sum[:])}
 }
 
 func (f *evaluateFlags) add(c *cobra.Command, file, usage string) {
@@ -60,6 +63,13 @@ func readInput(name string) (eval.Input, error) {
 	return eval.Input{Name: name, Data: data}, err
 }
 
+// subject is what is evaluated.
+type subject struct {
+	model     *engine.Model
+	tokenizer *tokenizer.Tokenizer
+	context   engine.ContextOptions // what the flags say; the evaluation decides its size
+}
+
 // prepared is an evaluation that is ready to run.
 type prepared[T any] struct {
 	eval.Evaluation[T]
@@ -67,8 +77,8 @@ type prepared[T any] struct {
 	warnings []string
 }
 
-// evaluate prepares an evaluator with the model's tokenizer, runs it with a bar over its items, and prints it.
-func evaluate[T any](c *cobra.Command, f evaluateFlags, head evaluationHead, prepare func(*tokenizer.Tokenizer) (prepared[T], error)) error {
+// evaluate prepares an evaluator, which may complete the head, runs it with a bar over its items, and prints it.
+func evaluate[T any](c *cobra.Command, f evaluateFlags, head *evaluationHead, prepare func(subject) (prepared[T], error)) error {
 	o, err := f.context.options()
 	if err != nil {
 		return err
@@ -85,7 +95,7 @@ func evaluate[T any](c *cobra.Command, f evaluateFlags, head evaluationHead, pre
 	if err != nil {
 		return err
 	}
-	e, err := prepare(tok)
+	e, err := prepare(subject{m, tok, o})
 	if err != nil {
 		return err
 	}

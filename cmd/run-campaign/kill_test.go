@@ -35,6 +35,7 @@ stages:
   - perplexity: {text: builtin:evaluation, context: 128, chunks: 24}
   - hellaswag: {tasks: builtin:gloss-swag, limit: 60}
   - winogrande: {tasks: builtin:gloss-grande, limit: 60}
+  - kl-divergence: {text: builtin:evaluation, context: 128, chunks: 12}
 `
 
 // kills is how many times the run is killed before it may finish.

@@ -8,7 +8,6 @@ import (
 	"os"
 
 	"attnbudget/engine/eval"
-	"attnbudget/engine/tokenizer"
 
 	"github.com/spf13/cobra"
 )
@@ -17,7 +16,7 @@ import (
 type perplexityFlags struct {
 	evaluateFlags
 	chunks, stride, output int
-	base, perToken         string
+	base, format, perToken string
 }
 
 func newPerplexity() *cobra.Command {
@@ -27,9 +26,13 @@ func newPerplexity() *cobra.Command {
 		Short: "Measure the perplexity of a text, as llama-perplexity does",
 		Long: `Measures the perplexity of a text by upstream's protocol: chunks of -c tokens side by side, of which the second half is predicted.
 With --ppl-stride S, chunks begin S tokens apart and the last S tokens of each are predicted: more context for every token, and figures
-that compare with neither the other protocol's nor those of llama-perplexity --ppl-stride, which has windows of another size.`,
+that compare with neither the other protocol's nor those of llama-perplexity --ppl-stride, which has windows of another size.
+
+With --kl-divergence-base FILE the log-probabilities are written too, for kl-divergence to compare other models with. Until FILE is whole
+it is FILE.part, and FILE.part.jsonl says what is finished of it: the same command after a kill goes on from there, to the same file.`,
 		Example: `  run-campaign perplexity -m model.gguf -f wiki.test.raw -c 512 --chunks 40
-  run-campaign perplexity -m model.gguf -f wiki.test.raw --attention-drop-layers 19,20 --json`,
+  run-campaign perplexity -m model.gguf -f wiki.test.raw --attention-drop-layers 19,20 --json
+  run-campaign perplexity -m f16.gguf -f wiki.test.raw --kl-divergence-base f16.logits --logits-format float32`,
 		Args: positional(),
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
@@ -37,8 +40,9 @@ that compare with neither the other protocol's nor those of llama-perplexity --p
 	c.Flags().IntVar(&f.chunks, "chunks", 0, "at most so many chunks; 0 = all")
 	c.Flags().IntVar(&f.stride, "ppl-stride", 0, "let chunks begin so many tokens apart and predict as many of each; 0 = chunks side by side")
 	c.Flags().IntVar(&f.output, "ppl-output-type", 0, "0: running perplexities; 1: a line per chunk with tokens, perplexity, mean NLL and its error")
-	c.Flags().StringVar(&f.perToken, "per-token", "", "also write a JSON line per predicted token to this file")
-	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "also write the logits to this file, in upstream's format, for kl-divergence")
+	c.Flags().StringVar(&f.perToken, "per-token", "", "also write a JSON line per predicted token to this file; a logits file is then made from its beginning")
+	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "also write the log-probabilities to this file, for kl-divergence")
+	c.Flags().StringVar(&f.format, "logits-format", eval.LogitsUpstream.String(), "of --kl-divergence-base: upstream, in 16 bits, which llama-perplexity reads too; or float32, exact, twice as long")
 	return c
 }
 
@@ -48,35 +52,49 @@ func (f *perplexityFlags) run(c *cobra.Command) error {
 		return &usageError{fmt.Errorf("--ppl-output-type %d: it must be 0 or 1", f.output)}
 	case f.stride != 0 && f.base != "":
 		return &usageError{errors.New("--ppl-stride and --kl-divergence-base exclude each other: a logits file has no place for chunks that overlap")}
+	case f.base == "" && c.Flags().Changed("logits-format"):
+		return &usageError{errors.New("--logits-format is the format of --kl-divergence-base, which is not given")}
+	}
+	format, err := eval.ParseLogitsFormat(f.format)
+	if err != nil {
+		return &usageError{err}
 	}
 	in, err := readInput(f.file)
 	if err != nil {
 		return err
 	}
 	var tokens tokenFile
-	err = evaluate(c, f.evaluateFlags, newHead("perplexity", in), func(tok *tokenizer.Tokenizer) (e prepared[eval.Chunk], err error) {
+	err = evaluate(c, f.evaluateFlags, newHead("perplexity", in), func(s subject) (e prepared[eval.Chunk], err error) {
 		o := eval.PerplexityOptions{
-			NCtx: f.context.ctx, NBatch: f.context.batch, Chunks: f.chunks, Threads: f.model.threads, Stride: f.stride, Rows: f.output == 1,
+			NCtx: f.context.ctx, NBatch: f.context.batch, Chunks: f.chunks, Threads: f.model.threads, Stride: f.stride, Rows: f.output == 1, Logits: format,
+		}
+		if f.base != "" {
+			if o.Origin, err = s.origin(f.model); err != nil {
+				return e, err
+			}
 		}
 		if f.perToken != "" {
 			o.EachToken = tokens.add
 		}
-		p, err := eval.NewPerplexity(tok, in, o)
+		p, err := eval.NewPerplexity(s.tokenizer, in, o)
 		if err != nil {
 			return e, err
 		}
-		if f.perToken != "" { // only now: an input that cannot be evaluated must not empty the file
-			if err := tokens.create(f.perToken); err != nil {
-				return e, err
-			}
-		}
 		e = prepared[eval.Chunk]{p, p.Chunks, p.Warnings}
 		if f.base != "" {
-			file, err := createLogits(c, f.base, p.LogitsBytes())
+			w, err := newBaseWriter(c, f.base, p, s)
 			if err != nil {
 				return e, err
 			}
-			e.Evaluation = baseWriter{p, file}
+			if f.perToken != "" { // the tokens of finished chunks would be missing
+				if err := w.file.Discard(); err != nil {
+					return e, err
+				}
+			}
+			e.Evaluation = w
+		}
+		if f.perToken != "" { // only now: an input that cannot be evaluated must not empty the file
+			return e, tokens.create(f.perToken)
 		}
 		return e, nil
 	})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"attnbudget/engine/eval"
-	"attnbudget/engine/tokenizer"
 
 	"github.com/spf13/cobra"
 )
@@ -65,8 +64,8 @@ func newHellaSwag() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return evaluate(c, f.evaluateFlags, newHead("hellaswag", in), func(tok *tokenizer.Tokenizer) (e prepared[eval.HellaSwagItem], err error) {
-				h, err := eval.NewHellaSwag(tok, in, o)
+			return evaluate(c, f.evaluateFlags, newHead("hellaswag", in), func(s subject) (e prepared[eval.HellaSwagItem], err error) {
+				h, err := eval.NewHellaSwag(s.tokenizer, in, o)
 				if err != nil {
 					return e, err
 				}
@@ -95,8 +94,8 @@ the last row of a file that does not end in an empty line; so does --upstream-co
 				return err
 			}
 			o.Corrected = !compat
-			return evaluate(c, f.evaluateFlags, newHead("winogrande", in), func(tok *tokenizer.Tokenizer) (e prepared[eval.WinograndeItem], err error) {
-				w, err := eval.NewWinogrande(tok, in, o)
+			return evaluate(c, f.evaluateFlags, newHead("winogrande", in), func(s subject) (e prepared[eval.WinograndeItem], err error) {
+				w, err := eval.NewWinogrande(s.tokenizer, in, o)
 				if err != nil {
 					return e, err
 				}
@@ -121,8 +120,8 @@ func newMultipleChoice() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return evaluate(c, f.evaluateFlags, newHead("multiple-choice", in), func(tok *tokenizer.Tokenizer) (e prepared[eval.ChoiceItem], err error) {
-				q, err := eval.NewChoice(tok, in, o)
+			return evaluate(c, f.evaluateFlags, newHead("multiple-choice", in), func(s subject) (e prepared[eval.ChoiceItem], err error) {
+				q, err := eval.NewChoice(s.tokenizer, in, o)
 				if err != nil {
 					return e, err
 				}
