@@ -39,30 +39,60 @@ func dot8IQ4_NLAVX2(dst *float32, w *byte, stride int, x *int8, side *byte, bloc
 //go:noescape
 func dotQ2_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ2_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
 // dst[r] = product of quantised activations with row r, stride bytes apart; rows and blocks > 0.
 //
 //go:noescape
 func dotQ3_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ3_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 
 // dst[r] = product of quantised activations with row r, stride bytes apart; rows and blocks > 0.
 //
 //go:noescape
 func dotQ4_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ4_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
 // dst[r] = product of quantised activations with row r, stride bytes apart; rows and blocks > 0.
 //
 //go:noescape
 func dotQ5_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ5_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 
 // dst[r] = product of quantised activations with row r, stride bytes apart; rows and blocks > 0.
 //
 //go:noescape
 func dotQ6_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsQ6_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+
 // dst[r] = product of quantised activations with row r, stride bytes apart; rows and blocks > 0.
 //
 //go:noescape
 func dotIQ4_XSAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
+
+// dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.
+//
+//go:noescape
+func dotEightsIQ4_XSAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 
 // dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights > 0, blocks > 0 and even.
 //

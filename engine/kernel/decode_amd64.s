@@ -955,6 +955,630 @@ DATA decode_pick03<>+16(SB)/8, $0x0f0e0f0e0f0e0f0e
 DATA decode_pick03<>+24(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL decode_pick03<>(SB), RODATA|NOPTR, $32
 
+// func dotEightsQ2_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·dotEightsQ2_KAVX2(SB), NOSPLIT, $128-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    eights+24(FP), BX
+	VMOVDQU decode_bytes03<>+0(SB), Y0
+
+eight:
+	MOVQ    x+32(FP), SI
+	MOVQ    side+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    CX, R9
+	LEAQ    (CX)(DX*8), CX
+	MOVQ    CX, R10
+	LEAQ    (DX)(DX*2), R11
+	ADDQ    R9, R11
+	LEAQ    (DX)(DX*2), R12
+	ADDQ    R11, R12
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS Y1, (AX)
+
+block:
+	PREFETCHT0     (R10)
+	PREFETCHT0     64(R10)
+	PREFETCHT0     128(R10)
+	PREFETCHT0     192(R10)
+	PREFETCHT0     256(R10)
+	PREFETCHT0     320(R10)
+	PREFETCHT0     384(R10)
+	PREFETCHT0     448(R10)
+	PREFETCHT0     512(R10)
+	PREFETCHT0     576(R10)
+	PREFETCHT0     640(R10)
+	ADDQ           $0x000002a0, R10
+	VBROADCASTI128 (R9), Y1
+	VINSERTI128    $0x01, (R11)(DX*1), Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y2
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y1
+	VXORPS         Y3, Y3, Y3
+	VPUNPCKLBW     Y3, Y2, Y4
+	VPUNPCKHBW     Y3, Y2, Y2
+	VXORPS         Y3, Y3, Y3
+	VPUNPCKLBW     Y3, Y1, Y5
+	VPUNPCKHBW     Y3, Y1, Y1
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y3
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y4
+	VPERM2I128     $0x20, Y4, Y3, Y6
+	VMOVDQU        Y6, (SP)
+	VPERM2I128     $0x31, Y4, Y3, Y6
+	VMOVDQU        Y6, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y2, Y3
+	VPSHUFB        decode_oddTwice<>+0(SB), Y2, Y2
+	VPERM2I128     $0x20, Y2, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERM2I128     $0x31, Y2, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VBROADCASTI128 (DI), Y2
+	VBROADCASTI128 16(DI), Y3
+	VPMADDWD       Y2, Y5, Y2
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y2, Y2
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y3
+	VMOVDQU        16(R9), Y4
+	VPAND          Y0, Y4, Y5
+	VPSHUFD        $0x00, Y1, Y6
+	VPMADDUBSW     (SI), Y5, Y5
+	VPMADDWD       Y6, Y5, Y5
+	VPSRLW         $0x02, Y4, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFD        $0x55, Y1, Y7
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VPSRLW         $0x04, Y4, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFD        $0xaa, Y1, Y7
+	VPMADDUBSW     64(SI), Y6, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y1, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VMOVDQU        48(R9), Y1
+	VPAND          Y0, Y1, Y4
+	VPSHUFD        $0x00, Y3, Y6
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VPSRLW         $0x02, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y3, Y6
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VPSRLW         $0x04, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xaa, Y3, Y6
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y5, Y5
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y3
+	VMOVDQU        16(R11)(DX*1), Y4
+	VPAND          Y0, Y4, Y6
+	VPSHUFD        $0x00, Y1, Y7
+	VPMADDUBSW     (SI), Y6, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPSRLW         $0x02, Y4, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0x55, Y1, Y8
+	VPMADDUBSW     32(SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VPSRLW         $0x04, Y4, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xaa, Y1, Y8
+	VPMADDUBSW     64(SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y1, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VMOVDQU        48(R11)(DX*1), Y1
+	VPAND          Y0, Y1, Y4
+	VPSHUFD        $0x00, Y3, Y7
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y7, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPSRLW         $0x02, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y3, Y7
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y7, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPSRLW         $0x04, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xaa, Y3, Y7
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y7, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y6, Y6
+	VBROADCASTI128 (R9)(DX*1), Y1
+	VINSERTI128    $0x01, (R11)(DX*2), Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y3
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y1
+	VXORPS         Y4, Y4, Y4
+	VPUNPCKLBW     Y4, Y3, Y7
+	VPUNPCKHBW     Y4, Y3, Y3
+	VXORPS         Y4, Y4, Y4
+	VPUNPCKLBW     Y4, Y1, Y8
+	VPUNPCKHBW     Y4, Y1, Y1
+	VPSHUFB        decode_evenTwice<>+0(SB), Y7, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y7, Y7
+	VPERM2I128     $0x20, Y7, Y4, Y9
+	VMOVDQU        Y9, (SP)
+	VPERM2I128     $0x31, Y7, Y4, Y9
+	VMOVDQU        Y9, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y3, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y3, Y3
+	VPERM2I128     $0x20, Y3, Y4, Y7
+	VMOVDQU        Y7, 32(SP)
+	VPERM2I128     $0x31, Y3, Y4, Y7
+	VMOVDQU        Y7, 96(SP)
+	VBROADCASTI128 (DI), Y3
+	VBROADCASTI128 16(DI), Y4
+	VPMADDWD       Y3, Y8, Y3
+	VPMADDWD       Y4, Y1, Y1
+	VPADDD         Y1, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y3
+	VMOVDQU        16(R9)(DX*1), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y1, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x02, Y4, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFD        $0x55, Y1, Y9
+	VPMADDUBSW     32(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFD        $0xaa, Y1, Y9
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y1, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R9)(DX*1), Y1
+	VPAND          Y0, Y1, Y4
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x02, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y3, Y8
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xaa, Y3, Y8
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y7, Y7
+	VPHADDD        Y7, Y5, Y5
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y3
+	VMOVDQU        16(R11)(DX*2), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y1, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x02, Y4, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFD        $0x55, Y1, Y9
+	VPMADDUBSW     32(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFD        $0xaa, Y1, Y9
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y1, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R11)(DX*2), Y1
+	VPAND          Y0, Y1, Y4
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x02, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y3, Y8
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xaa, Y3, Y8
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VBROADCASTI128 (R9)(DX*2), Y1
+	VINSERTI128    $0x01, (R12), Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y3
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y1
+	VXORPS         Y4, Y4, Y4
+	VPUNPCKLBW     Y4, Y3, Y7
+	VPUNPCKHBW     Y4, Y3, Y3
+	VXORPS         Y4, Y4, Y4
+	VPUNPCKLBW     Y4, Y1, Y8
+	VPUNPCKHBW     Y4, Y1, Y1
+	VPSHUFB        decode_evenTwice<>+0(SB), Y7, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y7, Y7
+	VPERM2I128     $0x20, Y7, Y4, Y9
+	VMOVDQU        Y9, (SP)
+	VPERM2I128     $0x31, Y7, Y4, Y9
+	VMOVDQU        Y9, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y3, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y3, Y3
+	VPERM2I128     $0x20, Y3, Y4, Y7
+	VMOVDQU        Y7, 32(SP)
+	VPERM2I128     $0x31, Y3, Y4, Y7
+	VMOVDQU        Y7, 96(SP)
+	VBROADCASTI128 (DI), Y3
+	VBROADCASTI128 16(DI), Y4
+	VPMADDWD       Y3, Y8, Y3
+	VPMADDWD       Y4, Y1, Y1
+	VPADDD         Y1, Y3, Y3
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        16(R9)(DX*2), Y7
+	VPAND          Y0, Y7, Y8
+	VPSHUFD        $0x00, Y1, Y9
+	VPMADDUBSW     (SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPSRLW         $0x02, Y7, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFD        $0x55, Y1, Y10
+	VPMADDUBSW     32(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x04, Y7, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFD        $0xaa, Y1, Y10
+	VPMADDUBSW     64(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x06, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y7, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VMOVDQU        48(R9)(DX*2), Y1
+	VPAND          Y0, Y1, Y7
+	VPSHUFD        $0x00, Y4, Y9
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPSRLW         $0x02, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0x55, Y4, Y9
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPSRLW         $0x04, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xaa, Y4, Y9
+	VPMADDUBSW     192(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y4, Y1, Y1
+	VPADDD         Y1, Y8, Y8
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        16(R12), Y7
+	VPAND          Y0, Y7, Y9
+	VPSHUFD        $0x00, Y1, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x02, Y7, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFD        $0x55, Y1, Y11
+	VPMADDUBSW     32(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y7, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFD        $0xaa, Y1, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x06, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y7, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VMOVDQU        48(R12), Y1
+	VPAND          Y0, Y1, Y7
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSRLW         $0x02, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0x55, Y4, Y10
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSRLW         $0x04, Y1, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y4, Y1, Y1
+	VPADDD         Y1, Y9, Y9
+	VBROADCASTI128 (R11), Y1
+	VINSERTI128    $0x01, (R12)(DX*1), Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y4
+	VPSRLW         $0x04, Y1, Y1
+	VPAND          decode_all0f<>+0(SB), Y1, Y1
+	VXORPS         Y7, Y7, Y7
+	VPUNPCKLBW     Y7, Y4, Y10
+	VPUNPCKHBW     Y7, Y4, Y4
+	VXORPS         Y7, Y7, Y7
+	VPUNPCKLBW     Y7, Y1, Y11
+	VPUNPCKHBW     Y7, Y1, Y1
+	VPSHUFB        decode_evenTwice<>+0(SB), Y10, Y7
+	VPSHUFB        decode_oddTwice<>+0(SB), Y10, Y10
+	VPERM2I128     $0x20, Y10, Y7, Y12
+	VMOVDQU        Y12, (SP)
+	VPERM2I128     $0x31, Y10, Y7, Y12
+	VMOVDQU        Y12, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y7
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y4
+	VPERM2I128     $0x20, Y4, Y7, Y10
+	VMOVDQU        Y10, 32(SP)
+	VPERM2I128     $0x31, Y4, Y7, Y10
+	VMOVDQU        Y10, 96(SP)
+	VBROADCASTI128 (DI), Y4
+	VBROADCASTI128 16(DI), Y7
+	VPMADDWD       Y4, Y11, Y4
+	VPMADDWD       Y7, Y1, Y1
+	VPADDD         Y1, Y4, Y4
+	VPHADDD        Y4, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y3
+	VMOVDQU        16(R11), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y1, Y10
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPSRLW         $0x02, Y4, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFD        $0x55, Y1, Y11
+	VPMADDUBSW     32(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y7, Y7
+	VPSRLW         $0x04, Y4, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFD        $0xaa, Y1, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y7, Y7
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y1, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R11), Y1
+	VPAND          Y0, Y1, Y4
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y10, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x02, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y3, Y10
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y10, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xaa, Y3, Y10
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y10, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y7, Y7
+	VPHADDD        Y7, Y8, Y8
+	VPHADDD        Y8, Y5, Y5
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y3
+	VMOVDQU        16(R12)(DX*1), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y1, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x02, Y4, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFD        $0x55, Y1, Y10
+	VPMADDUBSW     32(SI), Y8, Y8
+	VPMADDWD       Y10, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFD        $0xaa, Y1, Y10
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y10, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y1, Y1
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y1, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R12)(DX*1), Y1
+	VPAND          Y0, Y1, Y4
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x02, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y3, Y8
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y1, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xaa, Y3, Y8
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x06, Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y1, Y1
+	VPMADDWD       Y3, Y1, Y1
+	VPADDD         Y1, Y7, Y7
+	VPHADDD        Y7, Y9, Y9
+	VPHADDD        Y9, Y6, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y1
+	VPERM2I128     $0x31, Y6, Y5, Y3
+	VPADDD         Y3, Y1, Y1
+	VPXOR          X3, X3, X3
+	VPXOR          X4, X4, X4
+	VPINSRD        $0x00, 80(R9), X3, X3
+	VPINSRD        $0x01, 80(R9)(DX*1), X3, X3
+	VPINSRD        $0x02, 80(R9)(DX*2), X3, X3
+	VPINSRD        $0x03, 80(R11), X3, X3
+	VPINSRD        $0x00, 80(R11)(DX*1), X4, X4
+	VPINSRD        $0x01, 80(R11)(DX*2), X4, X4
+	VPINSRD        $0x02, 80(R12), X4, X4
+	VPINSRD        $0x03, 80(R12)(DX*1), X4, X4
+	VBROADCASTSS   decode_lowWord<>+0(SB), X5
+	VPAND          X5, X3, X6
+	VPAND          X5, X4, X7
+	VPACKUSDW      X7, X6, X6
+	VCVTPH2PS      X6, Y5
+	VPSRLD         $0x10, X3, X6
+	VPSRLD         $0x10, X4, X7
+	VPACKUSDW      X7, X6, X6
+	VCVTPH2PS      X6, Y3
+	VBROADCASTSS   48(DI), Y4
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y4, Y5, Y5
+	VMULPS         Y5, Y1, Y1
+	VADDPS         (AX), Y1, Y1
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y4, Y3, Y3
+	VMULPS         Y3, Y2, Y2
+	VSUBPS         Y2, Y1, Y1
+	VMOVUPS        Y1, (AX)
+	ADDQ           $+84, R9
+	ADDQ           $+84, R11
+	ADDQ           $+84, R12
+	ADDQ           $0x00000100, SI
+	ADDQ           $0x000000a0, DI
+	SUBQ           $0x01, R8
+	JNZ            block
+	ADDQ           $0x20, AX
+	DECQ           BX
+	JNZ            eight
+	VZEROUPPER
+	RET
+
+DATA decode_all0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_all0f<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL decode_all0f<>(SB), RODATA|NOPTR, $64
+
+DATA decode_evenTwice<>+0(SB)/8, $0x0504050401000100
+DATA decode_evenTwice<>+8(SB)/8, $0x0d0c0d0c09080908
+DATA decode_evenTwice<>+16(SB)/8, $0x0504050401000100
+DATA decode_evenTwice<>+24(SB)/8, $0x0d0c0d0c09080908
+DATA decode_evenTwice<>+32(SB)/8, $0x0504050401000100
+DATA decode_evenTwice<>+40(SB)/8, $0x0d0c0d0c09080908
+DATA decode_evenTwice<>+48(SB)/8, $0x0504050401000100
+DATA decode_evenTwice<>+56(SB)/8, $0x0d0c0d0c09080908
+GLOBL decode_evenTwice<>(SB), RODATA|NOPTR, $64
+
+DATA decode_oddTwice<>+0(SB)/8, $0x0706070603020302
+DATA decode_oddTwice<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA decode_oddTwice<>+16(SB)/8, $0x0706070603020302
+DATA decode_oddTwice<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA decode_oddTwice<>+32(SB)/8, $0x0706070603020302
+DATA decode_oddTwice<>+40(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA decode_oddTwice<>+48(SB)/8, $0x0706070603020302
+DATA decode_oddTwice<>+56(SB)/8, $0x0f0e0f0e0b0a0b0a
+GLOBL decode_oddTwice<>(SB), RODATA|NOPTR, $64
+
 // func dotQ3_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·dotQ3_KAVX2(SB), NOSPLIT, $0-56
@@ -1120,6 +1744,871 @@ DATA decode_bytes04<>+16(SB)/8, $0x0404040404040404
 DATA decode_bytes04<>+24(SB)/8, $0x0404040404040404
 GLOBL decode_bytes04<>(SB), RODATA|NOPTR, $32
 
+// func dotEightsQ3_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·dotEightsQ3_KAVX2(SB), NOSPLIT, $128-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    eights+24(FP), BX
+	VMOVDQU decode_bytes03<>+0(SB), Y0
+	VMOVDQU decode_bytes04<>+0(SB), Y1
+
+eight:
+	MOVQ    x+32(FP), SI
+	MOVQ    side+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    CX, R9
+	LEAQ    (CX)(DX*8), CX
+	MOVQ    CX, R10
+	LEAQ    (DX)(DX*2), R11
+	ADDQ    R9, R11
+	LEAQ    (DX)(DX*2), R12
+	ADDQ    R11, R12
+	VXORPS  Y2, Y2, Y2
+	VMOVUPS Y2, (AX)
+
+block:
+	PREFETCHT0     (R10)
+	PREFETCHT0     64(R10)
+	PREFETCHT0     128(R10)
+	PREFETCHT0     192(R10)
+	PREFETCHT0     256(R10)
+	PREFETCHT0     320(R10)
+	PREFETCHT0     384(R10)
+	PREFETCHT0     448(R10)
+	PREFETCHT0     512(R10)
+	PREFETCHT0     576(R10)
+	PREFETCHT0     640(R10)
+	PREFETCHT0     704(R10)
+	PREFETCHT0     768(R10)
+	PREFETCHT0     832(R10)
+	ADDQ           $0x00000370, R10
+	VBROADCASTI128 94(R9), Y2
+	VINSERTI128    $0x01, 94(R11)(DX*1), Y2, Y2
+	VPSHUFB        decode_k3Low<>+0(SB), Y2, Y3
+	VPSHUFB        decode_k3High<>+0(SB), Y2, Y2
+	VPSRLVQ        decode_k3ShiftLow<>+0(SB), Y3, Y3
+	VPSLLVD        decode_k3ShiftLeft<>+0(SB), Y2, Y2
+	VPSRLVD        decode_k3ShiftRight<>+0(SB), Y2, Y2
+	VPAND          decode_all0f<>+0(SB), Y3, Y3
+	VPAND          decode_all30<>+0(SB), Y2, Y2
+	VPOR           Y2, Y3, Y3
+	VPSUBB         decode_all20<>+0(SB), Y3, Y3
+	VPUNPCKLBW     Y3, Y3, Y2
+	VPUNPCKHBW     Y3, Y3, Y3
+	VPSRAW         $0x08, Y2, Y2
+	VPSRAW         $0x08, Y3, Y3
+	VPSHUFB        decode_evenTwice<>+0(SB), Y2, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y2, Y5
+	VPERM2I128     $0x20, Y5, Y4, Y6
+	VMOVDQU        Y6, (SP)
+	VPERM2I128     $0x31, Y5, Y4, Y6
+	VMOVDQU        Y6, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y3, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y3, Y5
+	VPERM2I128     $0x20, Y5, Y4, Y6
+	VMOVDQU        Y6, 32(SP)
+	VPERM2I128     $0x31, Y5, Y4, Y6
+	VMOVDQU        Y6, 96(SP)
+	VBROADCASTI128 (DI), Y4
+	VBROADCASTI128 16(DI), Y5
+	VPMADDWD       Y4, Y2, Y2
+	VPMADDWD       Y5, Y3, Y3
+	VPADDD         Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        (R9), Y5
+	VMOVDQU        32(R9), Y6
+	VPAND          Y0, Y6, Y7
+	VPSLLW         $0x02, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y7, Y8, Y7
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x02, Y6, Y8
+	VPAND          Y0, Y8, Y8
+	VPSLLW         $0x01, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y8, Y9, Y8
+	VPSHUFD        $0x55, Y3, Y9
+	VPMADDUBSW     32(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y6, Y8
+	VPAND          Y0, Y8, Y8
+	VPAND          Y1, Y5, Y9
+	VPOR           Y8, Y9, Y8
+	VPSHUFD        $0xaa, Y3, Y9
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VMOVDQU        64(R9), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0x00, Y4, Y8
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y8, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0x55, Y4, Y8
+	VPMADDUBSW     160(SI), Y6, Y6
+	VPMADDWD       Y8, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0xaa, Y4, Y8
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y8, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x05, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        (R11)(DX*1), Y5
+	VMOVDQU        32(R11)(DX*1), Y6
+	VPAND          Y0, Y6, Y8
+	VPSLLW         $0x02, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y8, Y9, Y8
+	VPSHUFD        $0x00, Y3, Y9
+	VPMADDUBSW     (SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPSRLW         $0x02, Y6, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x55, Y3, Y10
+	VPMADDUBSW     32(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x04, Y6, Y9
+	VPAND          Y0, Y9, Y9
+	VPAND          Y1, Y5, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0xaa, Y3, Y10
+	VPMADDUBSW     64(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VMOVDQU        64(R11)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0x00, Y4, Y9
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y9, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0x55, Y4, Y9
+	VPMADDUBSW     160(SI), Y6, Y6
+	VPMADDWD       Y9, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0xaa, Y4, Y9
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y9, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x05, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 94(R9)(DX*1), Y3
+	VINSERTI128    $0x01, 94(R11)(DX*2), Y3, Y3
+	VPSHUFB        decode_k3Low<>+0(SB), Y3, Y4
+	VPSHUFB        decode_k3High<>+0(SB), Y3, Y3
+	VPSRLVQ        decode_k3ShiftLow<>+0(SB), Y4, Y4
+	VPSLLVD        decode_k3ShiftLeft<>+0(SB), Y3, Y3
+	VPSRLVD        decode_k3ShiftRight<>+0(SB), Y3, Y3
+	VPAND          decode_all0f<>+0(SB), Y4, Y4
+	VPAND          decode_all30<>+0(SB), Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VPSUBB         decode_all20<>+0(SB), Y4, Y4
+	VPUNPCKLBW     Y4, Y4, Y3
+	VPUNPCKHBW     Y4, Y4, Y4
+	VPSRAW         $0x08, Y3, Y3
+	VPSRAW         $0x08, Y4, Y4
+	VPSHUFB        decode_evenTwice<>+0(SB), Y3, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y3, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y9
+	VMOVDQU        Y9, (SP)
+	VPERM2I128     $0x31, Y6, Y5, Y9
+	VMOVDQU        Y9, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y9
+	VMOVDQU        Y9, 32(SP)
+	VPERM2I128     $0x31, Y6, Y5, Y9
+	VMOVDQU        Y9, 96(SP)
+	VBROADCASTI128 (DI), Y5
+	VBROADCASTI128 16(DI), Y6
+	VPMADDWD       Y5, Y3, Y3
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        (R9)(DX*1), Y5
+	VMOVDQU        32(R9)(DX*1), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x02, Y6, Y10
+	VPAND          Y0, Y10, Y10
+	VPSLLW         $0x01, Y5, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x55, Y3, Y11
+	VPMADDUBSW     32(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y10
+	VPAND          Y0, Y10, Y10
+	VPAND          Y1, Y5, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0xaa, Y3, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        64(R9)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x55, Y4, Y10
+	VPMADDUBSW     160(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x05, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        (R11)(DX*2), Y5
+	VMOVDQU        32(R11)(DX*2), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x02, Y6, Y10
+	VPAND          Y0, Y10, Y10
+	VPSLLW         $0x01, Y5, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x55, Y3, Y11
+	VPMADDUBSW     32(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y10
+	VPAND          Y0, Y10, Y10
+	VPAND          Y1, Y5, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0xaa, Y3, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        64(R11)(DX*2), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x55, Y4, Y10
+	VPMADDUBSW     160(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x05, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VBROADCASTI128 94(R9)(DX*2), Y3
+	VINSERTI128    $0x01, 94(R12), Y3, Y3
+	VPSHUFB        decode_k3Low<>+0(SB), Y3, Y4
+	VPSHUFB        decode_k3High<>+0(SB), Y3, Y3
+	VPSRLVQ        decode_k3ShiftLow<>+0(SB), Y4, Y4
+	VPSLLVD        decode_k3ShiftLeft<>+0(SB), Y3, Y3
+	VPSRLVD        decode_k3ShiftRight<>+0(SB), Y3, Y3
+	VPAND          decode_all0f<>+0(SB), Y4, Y4
+	VPAND          decode_all30<>+0(SB), Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VPSUBB         decode_all20<>+0(SB), Y4, Y4
+	VPUNPCKLBW     Y4, Y4, Y3
+	VPUNPCKHBW     Y4, Y4, Y4
+	VPSRAW         $0x08, Y3, Y3
+	VPSRAW         $0x08, Y4, Y4
+	VPSHUFB        decode_evenTwice<>+0(SB), Y3, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y3, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y9
+	VMOVDQU        Y9, (SP)
+	VPERM2I128     $0x31, Y6, Y5, Y9
+	VMOVDQU        Y9, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y9
+	VMOVDQU        Y9, 32(SP)
+	VPERM2I128     $0x31, Y6, Y5, Y9
+	VMOVDQU        Y9, 96(SP)
+	VBROADCASTI128 (DI), Y5
+	VBROADCASTI128 16(DI), Y6
+	VPMADDWD       Y5, Y3, Y3
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y3, Y3
+	VMOVDQU        (SP), Y4
+	VMOVDQU        32(SP), Y5
+	VMOVDQU        (R9)(DX*2), Y6
+	VMOVDQU        32(R9)(DX*2), Y9
+	VPAND          Y0, Y9, Y10
+	VPSLLW         $0x02, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x00, Y4, Y11
+	VPMADDUBSW     (SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPSRLW         $0x02, Y9, Y11
+	VPAND          Y0, Y11, Y11
+	VPSLLW         $0x01, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0x55, Y4, Y12
+	VPMADDUBSW     32(SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPADDD         Y11, Y10, Y10
+	VPSRLW         $0x04, Y9, Y11
+	VPAND          Y0, Y11, Y11
+	VPAND          Y1, Y6, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0xaa, Y4, Y12
+	VPMADDUBSW     64(SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPADDD         Y11, Y10, Y10
+	VPSRLW         $0x06, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x01, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     96(SI), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VMOVDQU        64(R9)(DX*2), Y4
+	VPAND          Y0, Y4, Y9
+	VPSRLW         $0x02, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0x00, Y5, Y11
+	VPMADDUBSW     128(SI), Y9, Y9
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VPSRLW         $0x02, Y4, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x03, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0x55, Y5, Y11
+	VPMADDUBSW     160(SI), Y9, Y9
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VPSRLW         $0x04, Y4, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x04, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0xaa, Y5, Y11
+	VPMADDUBSW     192(SI), Y9, Y9
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSRLW         $0x05, Y6, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y4, Y6, Y4
+	VPSHUFD        $0xff, Y5, Y5
+	VPMADDUBSW     224(SI), Y4, Y4
+	VPMADDWD       Y5, Y4, Y4
+	VPADDD         Y4, Y10, Y10
+	VMOVDQU        64(SP), Y4
+	VMOVDQU        96(SP), Y5
+	VMOVDQU        (R12), Y6
+	VMOVDQU        32(R12), Y9
+	VPAND          Y0, Y9, Y11
+	VPSLLW         $0x02, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0x00, Y4, Y12
+	VPMADDUBSW     (SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPSRLW         $0x02, Y9, Y12
+	VPAND          Y0, Y12, Y12
+	VPSLLW         $0x01, Y6, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0x55, Y4, Y13
+	VPMADDUBSW     32(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y11, Y11
+	VPSRLW         $0x04, Y9, Y12
+	VPAND          Y0, Y12, Y12
+	VPAND          Y1, Y6, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0xaa, Y4, Y13
+	VPMADDUBSW     64(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y11, Y11
+	VPSRLW         $0x06, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x01, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     96(SI), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VMOVDQU        64(R12), Y4
+	VPAND          Y0, Y4, Y9
+	VPSRLW         $0x02, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0x00, Y5, Y12
+	VPMADDUBSW     128(SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VPSRLW         $0x02, Y4, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x03, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0x55, Y5, Y12
+	VPMADDUBSW     160(SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VPSRLW         $0x04, Y4, Y9
+	VPAND          Y0, Y9, Y9
+	VPSRLW         $0x04, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0xaa, Y5, Y12
+	VPMADDUBSW     192(SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VPSRLW         $0x06, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSRLW         $0x05, Y6, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y4, Y6, Y4
+	VPSHUFD        $0xff, Y5, Y5
+	VPMADDUBSW     224(SI), Y4, Y4
+	VPMADDWD       Y5, Y4, Y4
+	VPADDD         Y4, Y11, Y11
+	VBROADCASTI128 94(R11), Y4
+	VINSERTI128    $0x01, 94(R12)(DX*1), Y4, Y4
+	VPSHUFB        decode_k3Low<>+0(SB), Y4, Y5
+	VPSHUFB        decode_k3High<>+0(SB), Y4, Y4
+	VPSRLVQ        decode_k3ShiftLow<>+0(SB), Y5, Y5
+	VPSLLVD        decode_k3ShiftLeft<>+0(SB), Y4, Y4
+	VPSRLVD        decode_k3ShiftRight<>+0(SB), Y4, Y4
+	VPAND          decode_all0f<>+0(SB), Y5, Y5
+	VPAND          decode_all30<>+0(SB), Y4, Y4
+	VPOR           Y4, Y5, Y5
+	VPSUBB         decode_all20<>+0(SB), Y5, Y5
+	VPUNPCKLBW     Y5, Y5, Y4
+	VPUNPCKHBW     Y5, Y5, Y5
+	VPSRAW         $0x08, Y4, Y4
+	VPSRAW         $0x08, Y5, Y5
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y6
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y9
+	VPERM2I128     $0x20, Y9, Y6, Y12
+	VMOVDQU        Y12, (SP)
+	VPERM2I128     $0x31, Y9, Y6, Y12
+	VMOVDQU        Y12, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y5, Y6
+	VPSHUFB        decode_oddTwice<>+0(SB), Y5, Y9
+	VPERM2I128     $0x20, Y9, Y6, Y12
+	VMOVDQU        Y12, 32(SP)
+	VPERM2I128     $0x31, Y9, Y6, Y12
+	VMOVDQU        Y12, 96(SP)
+	VBROADCASTI128 (DI), Y6
+	VBROADCASTI128 16(DI), Y9
+	VPMADDWD       Y6, Y4, Y4
+	VPMADDWD       Y9, Y5, Y5
+	VPADDD         Y5, Y4, Y4
+	VPHADDD        Y4, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        (R11), Y5
+	VMOVDQU        32(R11), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x02, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0x00, Y3, Y12
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPSRLW         $0x02, Y6, Y12
+	VPAND          Y0, Y12, Y12
+	VPSLLW         $0x01, Y5, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0x55, Y3, Y13
+	VPMADDUBSW     32(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y9, Y9
+	VPSRLW         $0x04, Y6, Y12
+	VPAND          Y0, Y12, Y12
+	VPAND          Y1, Y5, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0xaa, Y3, Y13
+	VPMADDUBSW     64(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y9, Y9
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        64(R11), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0x00, Y4, Y12
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0x55, Y4, Y12
+	VPMADDUBSW     160(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0xaa, Y4, Y12
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x05, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y10, Y10
+	VPHADDD        Y10, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        (R12)(DX*1), Y5
+	VMOVDQU        32(R12)(DX*1), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x02, Y6, Y10
+	VPAND          Y0, Y10, Y10
+	VPSLLW         $0x01, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y10, Y12, Y10
+	VPSHUFD        $0x55, Y3, Y12
+	VPMADDUBSW     32(SI), Y10, Y10
+	VPMADDWD       Y12, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y10
+	VPAND          Y0, Y10, Y10
+	VPAND          Y1, Y5, Y12
+	VPOR           Y10, Y12, Y10
+	VPSHUFD        $0xaa, Y3, Y12
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y12, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x06, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        64(R12)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x02, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x55, Y4, Y10
+	VPMADDUBSW     160(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x06, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x05, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y11, Y11
+	VPHADDD        Y11, Y8, Y8
+	VPERM2I128     $0x20, Y8, Y7, Y3
+	VPERM2I128     $0x31, Y8, Y7, Y4
+	VPADDD         Y4, Y3, Y3
+	VPSLLD         $0x02, Y2, Y2
+	VPSUBD         Y2, Y3, Y3
+	VPXOR          X2, X2, X2
+	VPINSRW        $0x00, 108(R9), X2, X2
+	VPINSRW        $0x01, 108(R9)(DX*1), X2, X2
+	VPINSRW        $0x02, 108(R9)(DX*2), X2, X2
+	VPINSRW        $0x03, 108(R11), X2, X2
+	VPINSRW        $0x04, 108(R11)(DX*1), X2, X2
+	VPINSRW        $0x05, 108(R11)(DX*2), X2, X2
+	VPINSRW        $0x06, 108(R12), X2, X2
+	VPINSRW        $0x07, 108(R12)(DX*1), X2, X2
+	VCVTPH2PS      X2, Y2
+	VBROADCASTSS   48(DI), Y4
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y4, Y2, Y2
+	VMULPS         Y2, Y3, Y3
+	VADDPS         (AX), Y3, Y3
+	VMOVUPS        Y3, (AX)
+	ADDQ           $+110, R9
+	ADDQ           $+110, R11
+	ADDQ           $+110, R12
+	ADDQ           $0x00000100, SI
+	ADDQ           $0x000000a0, DI
+	SUBQ           $0x01, R8
+	JNZ            block
+	ADDQ           $0x20, AX
+	DECQ           BX
+	JNZ            eight
+	VZEROUPPER
+	RET
+
+DATA decode_k3Low<>+0(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+8(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+16(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+24(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+32(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+40(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+48(SB)/8, $0x0908070605040302
+DATA decode_k3Low<>+56(SB)/8, $0x0908070605040302
+GLOBL decode_k3Low<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3High<>+0(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+8(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+16(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+24(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+32(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+40(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+48(SB)/8, $0x0d0c0b0a0d0c0b0a
+DATA decode_k3High<>+56(SB)/8, $0x0d0c0b0a0d0c0b0a
+GLOBL decode_k3High<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3ShiftLow<>+0(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+8(SB)/8, $0x0000000000000004
+DATA decode_k3ShiftLow<>+16(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+24(SB)/8, $0x0000000000000004
+DATA decode_k3ShiftLow<>+32(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+40(SB)/8, $0x0000000000000004
+DATA decode_k3ShiftLow<>+48(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLow<>+56(SB)/8, $0x0000000000000004
+GLOBL decode_k3ShiftLow<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3ShiftLeft<>+0(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftLeft<>+8(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLeft<>+16(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftLeft<>+24(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLeft<>+32(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftLeft<>+40(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftLeft<>+48(SB)/8, $0x0000000200000004
+DATA decode_k3ShiftLeft<>+56(SB)/8, $0x0000000000000000
+GLOBL decode_k3ShiftLeft<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k3ShiftRight<>+0(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftRight<>+8(SB)/8, $0x0000000200000000
+DATA decode_k3ShiftRight<>+16(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftRight<>+24(SB)/8, $0x0000000200000000
+DATA decode_k3ShiftRight<>+32(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftRight<>+40(SB)/8, $0x0000000200000000
+DATA decode_k3ShiftRight<>+48(SB)/8, $0x0000000000000000
+DATA decode_k3ShiftRight<>+56(SB)/8, $0x0000000200000000
+GLOBL decode_k3ShiftRight<>(SB), RODATA|NOPTR, $64
+
+DATA decode_all30<>+0(SB)/8, $0x3030303030303030
+DATA decode_all30<>+8(SB)/8, $0x3030303030303030
+DATA decode_all30<>+16(SB)/8, $0x3030303030303030
+DATA decode_all30<>+24(SB)/8, $0x3030303030303030
+DATA decode_all30<>+32(SB)/8, $0x3030303030303030
+DATA decode_all30<>+40(SB)/8, $0x3030303030303030
+DATA decode_all30<>+48(SB)/8, $0x3030303030303030
+DATA decode_all30<>+56(SB)/8, $0x3030303030303030
+GLOBL decode_all30<>(SB), RODATA|NOPTR, $64
+
+DATA decode_all20<>+0(SB)/8, $0x2020202020202020
+DATA decode_all20<>+8(SB)/8, $0x2020202020202020
+DATA decode_all20<>+16(SB)/8, $0x2020202020202020
+DATA decode_all20<>+24(SB)/8, $0x2020202020202020
+DATA decode_all20<>+32(SB)/8, $0x2020202020202020
+DATA decode_all20<>+40(SB)/8, $0x2020202020202020
+DATA decode_all20<>+48(SB)/8, $0x2020202020202020
+DATA decode_all20<>+56(SB)/8, $0x2020202020202020
+GLOBL decode_all20<>(SB), RODATA|NOPTR, $64
+
 // func dotQ4_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·dotQ4_KAVX2(SB), NOSPLIT, $0-56
@@ -1242,6 +2731,621 @@ block:
 	JNZ          row
 	VZEROUPPER
 	RET
+
+// func dotEightsQ4_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·dotEightsQ4_KAVX2(SB), NOSPLIT, $128-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    eights+24(FP), BX
+	VMOVDQU decode_bytes0f<>+0(SB), Y0
+
+eight:
+	MOVQ    x+32(FP), SI
+	MOVQ    side+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    CX, R9
+	LEAQ    (CX)(DX*8), CX
+	MOVQ    CX, R10
+	LEAQ    (DX)(DX*2), R11
+	ADDQ    R9, R11
+	LEAQ    (DX)(DX*2), R12
+	ADDQ    R11, R12
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS Y1, (AX)
+
+block:
+	PREFETCHT0     (R10)
+	PREFETCHT0     64(R10)
+	PREFETCHT0     128(R10)
+	PREFETCHT0     192(R10)
+	PREFETCHT0     256(R10)
+	PREFETCHT0     320(R10)
+	PREFETCHT0     384(R10)
+	PREFETCHT0     448(R10)
+	PREFETCHT0     512(R10)
+	PREFETCHT0     576(R10)
+	PREFETCHT0     640(R10)
+	PREFETCHT0     704(R10)
+	PREFETCHT0     768(R10)
+	PREFETCHT0     832(R10)
+	PREFETCHT0     896(R10)
+	PREFETCHT0     960(R10)
+	PREFETCHT0     1024(R10)
+	PREFETCHT0     1088(R10)
+	ADDQ           $0x00000480, R10
+	VBROADCASTI128 (R9), Y1
+	VINSERTI128    $0x01, (R11)(DX*1), Y1, Y1
+	VPSHUFD        $0xed, Y1, Y2
+	VPSRLVD        decode_k4Shift<>+0(SB), Y2, Y2
+	VPAND          decode_k4Low<>+0(SB), Y2, Y2
+	VPSHUFD        $0x84, Y1, Y1
+	VPSRLD         $0x02, Y1, Y1
+	VPAND          decode_k4High<>+0(SB), Y1, Y1
+	VPOR           Y1, Y2, Y2
+	VXORPS         Y1, Y1, Y1
+	VPUNPCKLBW     Y1, Y2, Y3
+	VPUNPCKHBW     Y1, Y2, Y1
+	VPUNPCKLWD     Y3, Y3, Y2
+	VPERMQ         $0x44, Y2, Y4
+	VMOVDQU        Y4, (SP)
+	VPERMQ         $0xee, Y2, Y4
+	VMOVDQU        Y4, 64(SP)
+	VPUNPCKHWD     Y3, Y3, Y2
+	VPERMQ         $0x44, Y2, Y3
+	VMOVDQU        Y3, 32(SP)
+	VPERMQ         $0xee, Y2, Y3
+	VMOVDQU        Y3, 96(SP)
+	VBROADCASTI128 32(DI), Y2
+	VPMADDWD       Y2, Y1, Y1
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y3
+	VMOVDQU        16(R9), Y4
+	VPAND          Y0, Y4, Y5
+	VPSHUFD        $0x00, Y2, Y6
+	VPMADDUBSW     (SI), Y5, Y5
+	VPMADDWD       Y6, Y5, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y2, Y6
+	VPMADDUBSW     32(SI), Y4, Y4
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VMOVDQU        48(R9), Y4
+	VPAND          Y0, Y4, Y6
+	VPSHUFD        $0xaa, Y2, Y7
+	VPMADDUBSW     64(SI), Y6, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VMOVDQU        80(R9), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0x00, Y3, Y6
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0x55, Y3, Y4
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y5, Y5
+	VMOVDQU        112(R9), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0xaa, Y3, Y6
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y6, Y4, Y4
+	VPADDD         Y4, Y5, Y5
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y3, Y2, Y2
+	VPADDD         Y2, Y5, Y5
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y3
+	VMOVDQU        16(R11)(DX*1), Y4
+	VPAND          Y0, Y4, Y6
+	VPSHUFD        $0x00, Y2, Y7
+	VPMADDUBSW     (SI), Y6, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y2, Y7
+	VPMADDUBSW     32(SI), Y4, Y4
+	VPMADDWD       Y7, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VMOVDQU        48(R11)(DX*1), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0xaa, Y2, Y8
+	VPMADDUBSW     64(SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VMOVDQU        80(R11)(DX*1), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0x00, Y3, Y7
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y7, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0x55, Y3, Y4
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y6, Y6
+	VMOVDQU        112(R11)(DX*1), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0xaa, Y3, Y7
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y7, Y4, Y4
+	VPADDD         Y4, Y6, Y6
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y3, Y2, Y2
+	VPADDD         Y2, Y6, Y6
+	VBROADCASTI128 (R9)(DX*1), Y2
+	VINSERTI128    $0x01, (R11)(DX*2), Y2, Y2
+	VPSHUFD        $0xed, Y2, Y3
+	VPSRLVD        decode_k4Shift<>+0(SB), Y3, Y3
+	VPAND          decode_k4Low<>+0(SB), Y3, Y3
+	VPSHUFD        $0x84, Y2, Y2
+	VPSRLD         $0x02, Y2, Y2
+	VPAND          decode_k4High<>+0(SB), Y2, Y2
+	VPOR           Y2, Y3, Y3
+	VXORPS         Y2, Y2, Y2
+	VPUNPCKLBW     Y2, Y3, Y4
+	VPUNPCKHBW     Y2, Y3, Y2
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y7
+	VMOVDQU        Y7, (SP)
+	VPERMQ         $0xee, Y3, Y7
+	VMOVDQU        Y7, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VBROADCASTI128 32(DI), Y3
+	VPMADDWD       Y3, Y2, Y2
+	VPHADDD        Y2, Y1, Y1
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y3
+	VMOVDQU        16(R9)(DX*1), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y2, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y2, Y8
+	VPMADDUBSW     32(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R9)(DX*1), Y4
+	VPAND          Y0, Y4, Y8
+	VPSHUFD        $0xaa, Y2, Y9
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        80(R9)(DX*1), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0x55, Y3, Y4
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VMOVDQU        112(R9)(DX*1), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0xaa, Y3, Y8
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y3, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VPHADDD        Y7, Y5, Y5
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y3
+	VMOVDQU        16(R11)(DX*2), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y2, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y2, Y8
+	VPMADDUBSW     32(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R11)(DX*2), Y4
+	VPAND          Y0, Y4, Y8
+	VPSHUFD        $0xaa, Y2, Y9
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        80(R11)(DX*2), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0x55, Y3, Y4
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VMOVDQU        112(R11)(DX*2), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0xaa, Y3, Y8
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y3, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VBROADCASTI128 (R9)(DX*2), Y2
+	VINSERTI128    $0x01, (R12), Y2, Y2
+	VPSHUFD        $0xed, Y2, Y3
+	VPSRLVD        decode_k4Shift<>+0(SB), Y3, Y3
+	VPAND          decode_k4Low<>+0(SB), Y3, Y3
+	VPSHUFD        $0x84, Y2, Y2
+	VPSRLD         $0x02, Y2, Y2
+	VPAND          decode_k4High<>+0(SB), Y2, Y2
+	VPOR           Y2, Y3, Y3
+	VXORPS         Y2, Y2, Y2
+	VPUNPCKLBW     Y2, Y3, Y4
+	VPUNPCKHBW     Y2, Y3, Y2
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y7
+	VMOVDQU        Y7, (SP)
+	VPERMQ         $0xee, Y3, Y7
+	VMOVDQU        Y7, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VBROADCASTI128 32(DI), Y3
+	VPMADDWD       Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        16(R9)(DX*2), Y7
+	VPAND          Y0, Y7, Y8
+	VPSHUFD        $0x00, Y3, Y9
+	VPMADDUBSW     (SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0x55, Y3, Y9
+	VPMADDUBSW     32(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VMOVDQU        48(R9)(DX*2), Y7
+	VPAND          Y0, Y7, Y9
+	VPSHUFD        $0xaa, Y3, Y10
+	VPMADDUBSW     64(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y7, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VMOVDQU        80(R9)(DX*2), Y3
+	VPAND          Y0, Y3, Y7
+	VPSHUFD        $0x00, Y4, Y9
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFD        $0x55, Y4, Y7
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y7, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VMOVDQU        112(R9)(DX*2), Y3
+	VPAND          Y0, Y3, Y7
+	VPSHUFD        $0xaa, Y4, Y9
+	VPMADDUBSW     192(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        16(R12), Y7
+	VPAND          Y0, Y7, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0x55, Y3, Y10
+	VPMADDUBSW     32(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VMOVDQU        48(R12), Y7
+	VPAND          Y0, Y7, Y10
+	VPSHUFD        $0xaa, Y3, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y7, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VMOVDQU        80(R12), Y3
+	VPAND          Y0, Y3, Y7
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFD        $0x55, Y4, Y7
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y7, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VMOVDQU        112(R12), Y3
+	VPAND          Y0, Y3, Y7
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 (R11), Y3
+	VINSERTI128    $0x01, (R12)(DX*1), Y3, Y3
+	VPSHUFD        $0xed, Y3, Y4
+	VPSRLVD        decode_k4Shift<>+0(SB), Y4, Y4
+	VPAND          decode_k4Low<>+0(SB), Y4, Y4
+	VPSHUFD        $0x84, Y3, Y3
+	VPSRLD         $0x02, Y3, Y3
+	VPAND          decode_k4High<>+0(SB), Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VXORPS         Y3, Y3, Y3
+	VPUNPCKLBW     Y3, Y4, Y7
+	VPUNPCKHBW     Y3, Y4, Y3
+	VPUNPCKLWD     Y7, Y7, Y4
+	VPERMQ         $0x44, Y4, Y10
+	VMOVDQU        Y10, (SP)
+	VPERMQ         $0xee, Y4, Y10
+	VMOVDQU        Y10, 64(SP)
+	VPUNPCKHWD     Y7, Y7, Y4
+	VPERMQ         $0x44, Y4, Y7
+	VMOVDQU        Y7, 32(SP)
+	VPERMQ         $0xee, Y4, Y7
+	VMOVDQU        Y7, 96(SP)
+	VBROADCASTI128 32(DI), Y4
+	VPMADDWD       Y4, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VPHADDD        Y2, Y1, Y1
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y3
+	VMOVDQU        16(R11), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y2, Y10
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y2, Y10
+	VPMADDUBSW     32(SI), Y4, Y4
+	VPMADDWD       Y10, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R11), Y4
+	VPAND          Y0, Y4, Y10
+	VPSHUFD        $0xaa, Y2, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        80(R11), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y10, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0x55, Y3, Y4
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VMOVDQU        112(R11), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0xaa, Y3, Y10
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y10, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y3, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VPHADDD        Y7, Y8, Y8
+	VPHADDD        Y8, Y5, Y5
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y3
+	VMOVDQU        16(R12)(DX*1), Y4
+	VPAND          Y0, Y4, Y7
+	VPSHUFD        $0x00, Y2, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0x55, Y2, Y8
+	VPMADDUBSW     32(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        48(R12)(DX*1), Y4
+	VPAND          Y0, Y4, Y8
+	VPSHUFD        $0xaa, Y2, Y10
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y10, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y4, Y4
+	VPMADDWD       Y2, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VMOVDQU        80(R12)(DX*1), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     128(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0x55, Y3, Y4
+	VPMADDUBSW     160(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VMOVDQU        112(R12)(DX*1), Y2
+	VPAND          Y0, Y2, Y4
+	VPSHUFD        $0xaa, Y3, Y8
+	VPMADDUBSW     192(SI), Y4, Y4
+	VPMADDWD       Y8, Y4, Y4
+	VPADDD         Y4, Y7, Y7
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y3, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VPHADDD        Y7, Y9, Y9
+	VPHADDD        Y9, Y6, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y2
+	VPERM2I128     $0x31, Y6, Y5, Y3
+	VPADDD         Y3, Y2, Y2
+	VPXOR          X3, X3, X3
+	VPXOR          X4, X4, X4
+	VPINSRD        $0x00, (R9), X3, X3
+	VPINSRD        $0x01, (R9)(DX*1), X3, X3
+	VPINSRD        $0x02, (R9)(DX*2), X3, X3
+	VPINSRD        $0x03, (R11), X3, X3
+	VPINSRD        $0x00, (R11)(DX*1), X4, X4
+	VPINSRD        $0x01, (R11)(DX*2), X4, X4
+	VPINSRD        $0x02, (R12), X4, X4
+	VPINSRD        $0x03, (R12)(DX*1), X4, X4
+	VBROADCASTSS   decode_lowWord<>+0(SB), X5
+	VPAND          X5, X3, X6
+	VPAND          X5, X4, X7
+	VPACKUSDW      X7, X6, X6
+	VCVTPH2PS      X6, Y5
+	VPSRLD         $0x10, X3, X6
+	VPSRLD         $0x10, X4, X7
+	VPACKUSDW      X7, X6, X6
+	VCVTPH2PS      X6, Y3
+	VBROADCASTSS   48(DI), Y4
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y4, Y5, Y5
+	VMULPS         Y5, Y2, Y2
+	VADDPS         (AX), Y2, Y2
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y4, Y3, Y3
+	VMULPS         Y3, Y1, Y1
+	VSUBPS         Y1, Y2, Y2
+	VMOVUPS        Y2, (AX)
+	ADDQ           $+144, R9
+	ADDQ           $+144, R11
+	ADDQ           $+144, R12
+	ADDQ           $0x00000100, SI
+	ADDQ           $0x000000a0, DI
+	SUBQ           $0x01, R8
+	JNZ            block
+	ADDQ           $0x20, AX
+	DECQ           BX
+	JNZ            eight
+	VZEROUPPER
+	RET
+
+DATA decode_k4Shift<>+0(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+8(SB)/8, $0x0000000400000000
+DATA decode_k4Shift<>+16(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+24(SB)/8, $0x0000000400000000
+DATA decode_k4Shift<>+32(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+40(SB)/8, $0x0000000400000000
+DATA decode_k4Shift<>+48(SB)/8, $0x0000000000000000
+DATA decode_k4Shift<>+56(SB)/8, $0x0000000400000000
+GLOBL decode_k4Shift<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k4Low<>+0(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+8(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+16(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+24(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+32(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+40(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+48(SB)/8, $0x0f0f0f0f3f3f3f3f
+DATA decode_k4Low<>+56(SB)/8, $0x0f0f0f0f3f3f3f3f
+GLOBL decode_k4Low<>(SB), RODATA|NOPTR, $64
+
+DATA decode_k4High<>+0(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+8(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+16(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+24(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+32(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+40(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+48(SB)/8, $0x3030303000000000
+DATA decode_k4High<>+56(SB)/8, $0x3030303000000000
+GLOBL decode_k4High<>(SB), RODATA|NOPTR, $64
 
 // func dotQ5_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -1390,6 +3494,788 @@ block:
 	VZEROUPPER
 	RET
 
+// func dotEightsQ5_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·dotEightsQ5_KAVX2(SB), NOSPLIT, $128-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    eights+24(FP), BX
+	VMOVDQU decode_bytes0f<>+0(SB), Y0
+	VMOVDQU decode_bytes10<>+0(SB), Y1
+
+eight:
+	MOVQ    x+32(FP), SI
+	MOVQ    side+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    CX, R9
+	LEAQ    (CX)(DX*8), CX
+	MOVQ    CX, R10
+	LEAQ    (DX)(DX*2), R11
+	ADDQ    R9, R11
+	LEAQ    (DX)(DX*2), R12
+	ADDQ    R11, R12
+	VXORPS  Y2, Y2, Y2
+	VMOVUPS Y2, (AX)
+
+block:
+	PREFETCHT0     (R10)
+	PREFETCHT0     64(R10)
+	PREFETCHT0     128(R10)
+	PREFETCHT0     192(R10)
+	PREFETCHT0     256(R10)
+	PREFETCHT0     320(R10)
+	PREFETCHT0     384(R10)
+	PREFETCHT0     448(R10)
+	PREFETCHT0     512(R10)
+	PREFETCHT0     576(R10)
+	PREFETCHT0     640(R10)
+	PREFETCHT0     704(R10)
+	PREFETCHT0     768(R10)
+	PREFETCHT0     832(R10)
+	PREFETCHT0     896(R10)
+	PREFETCHT0     960(R10)
+	PREFETCHT0     1024(R10)
+	PREFETCHT0     1088(R10)
+	PREFETCHT0     1152(R10)
+	PREFETCHT0     1216(R10)
+	PREFETCHT0     1280(R10)
+	PREFETCHT0     1344(R10)
+	ADDQ           $0x00000580, R10
+	VBROADCASTI128 (R9), Y2
+	VINSERTI128    $0x01, (R11)(DX*1), Y2, Y2
+	VPSHUFD        $0xed, Y2, Y3
+	VPSRLVD        decode_k4Shift<>+0(SB), Y3, Y3
+	VPAND          decode_k4Low<>+0(SB), Y3, Y3
+	VPSHUFD        $0x84, Y2, Y2
+	VPSRLD         $0x02, Y2, Y2
+	VPAND          decode_k4High<>+0(SB), Y2, Y2
+	VPOR           Y2, Y3, Y3
+	VXORPS         Y2, Y2, Y2
+	VPUNPCKLBW     Y2, Y3, Y4
+	VPUNPCKHBW     Y2, Y3, Y2
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y5
+	VMOVDQU        Y5, (SP)
+	VPERMQ         $0xee, Y3, Y5
+	VMOVDQU        Y5, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VBROADCASTI128 32(DI), Y3
+	VPMADDWD       Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        16(R9), Y5
+	VMOVDQU        48(R9), Y6
+	VPAND          Y0, Y6, Y7
+	VPSLLW         $0x04, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y7, Y8, Y7
+	VPSHUFD        $0x00, Y3, Y8
+	VPMADDUBSW     (SI), Y7, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x03, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0x55, Y3, Y8
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y8, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VMOVDQU        80(R9), Y6
+	VPAND          Y0, Y6, Y8
+	VPSLLW         $0x02, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y8, Y9, Y8
+	VPSHUFD        $0xaa, Y3, Y9
+	VPMADDUBSW     64(SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x01, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VMOVDQU        112(R9), Y3
+	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y5, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0x00, Y4, Y8
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y8, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y5, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y3, Y6, Y3
+	VPSHUFD        $0x55, Y4, Y6
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VMOVDQU        144(R9), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y8
+	VPAND          Y1, Y8, Y8
+	VPOR           Y6, Y8, Y6
+	VPSHUFD        $0xaa, Y4, Y8
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y8, Y6, Y6
+	VPADDD         Y6, Y7, Y7
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        16(R11)(DX*1), Y5
+	VMOVDQU        48(R11)(DX*1), Y6
+	VPAND          Y0, Y6, Y8
+	VPSLLW         $0x04, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y8, Y9, Y8
+	VPSHUFD        $0x00, Y3, Y9
+	VPMADDUBSW     (SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x03, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0x55, Y3, Y9
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y9, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VMOVDQU        80(R11)(DX*1), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0xaa, Y3, Y10
+	VPMADDUBSW     64(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x01, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VMOVDQU        112(R11)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y5, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0x00, Y4, Y9
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y9, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y5, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y3, Y6, Y3
+	VPSHUFD        $0x55, Y4, Y6
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VMOVDQU        144(R11)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y6, Y9, Y6
+	VPSHUFD        $0xaa, Y4, Y9
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y9, Y6, Y6
+	VPADDD         Y6, Y8, Y8
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 (R9)(DX*1), Y3
+	VINSERTI128    $0x01, (R11)(DX*2), Y3, Y3
+	VPSHUFD        $0xed, Y3, Y4
+	VPSRLVD        decode_k4Shift<>+0(SB), Y4, Y4
+	VPAND          decode_k4Low<>+0(SB), Y4, Y4
+	VPSHUFD        $0x84, Y3, Y3
+	VPSRLD         $0x02, Y3, Y3
+	VPAND          decode_k4High<>+0(SB), Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VXORPS         Y3, Y3, Y3
+	VPUNPCKLBW     Y3, Y4, Y5
+	VPUNPCKHBW     Y3, Y4, Y3
+	VPUNPCKLWD     Y5, Y5, Y4
+	VPERMQ         $0x44, Y4, Y6
+	VMOVDQU        Y6, (SP)
+	VPERMQ         $0xee, Y4, Y6
+	VMOVDQU        Y6, 64(SP)
+	VPUNPCKHWD     Y5, Y5, Y4
+	VPERMQ         $0x44, Y4, Y5
+	VMOVDQU        Y5, 32(SP)
+	VPERMQ         $0xee, Y4, Y5
+	VMOVDQU        Y5, 96(SP)
+	VBROADCASTI128 32(DI), Y4
+	VPMADDWD       Y4, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        16(R9)(DX*1), Y5
+	VMOVDQU        48(R9)(DX*1), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x55, Y3, Y10
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        80(R9)(DX*1), Y6
+	VPAND          Y0, Y6, Y10
+	VPSLLW         $0x02, Y5, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0xaa, Y3, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        112(R9)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y5, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y5, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y3, Y6, Y3
+	VPSHUFD        $0x55, Y4, Y6
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VMOVDQU        144(R9)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        16(R11)(DX*2), Y5
+	VMOVDQU        48(R11)(DX*2), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x55, Y3, Y10
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        80(R11)(DX*2), Y6
+	VPAND          Y0, Y6, Y10
+	VPSLLW         $0x02, Y5, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0xaa, Y3, Y11
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        112(R11)(DX*2), Y3
+	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y5, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y5, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y3, Y6, Y3
+	VPSHUFD        $0x55, Y4, Y6
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VMOVDQU        144(R11)(DX*2), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VBROADCASTI128 (R9)(DX*2), Y3
+	VINSERTI128    $0x01, (R12), Y3, Y3
+	VPSHUFD        $0xed, Y3, Y4
+	VPSRLVD        decode_k4Shift<>+0(SB), Y4, Y4
+	VPAND          decode_k4Low<>+0(SB), Y4, Y4
+	VPSHUFD        $0x84, Y3, Y3
+	VPSRLD         $0x02, Y3, Y3
+	VPAND          decode_k4High<>+0(SB), Y3, Y3
+	VPOR           Y3, Y4, Y4
+	VXORPS         Y3, Y3, Y3
+	VPUNPCKLBW     Y3, Y4, Y5
+	VPUNPCKHBW     Y3, Y4, Y3
+	VPUNPCKLWD     Y5, Y5, Y4
+	VPERMQ         $0x44, Y4, Y6
+	VMOVDQU        Y6, (SP)
+	VPERMQ         $0xee, Y4, Y6
+	VMOVDQU        Y6, 64(SP)
+	VPUNPCKHWD     Y5, Y5, Y4
+	VPERMQ         $0x44, Y4, Y5
+	VMOVDQU        Y5, 32(SP)
+	VPERMQ         $0xee, Y4, Y5
+	VMOVDQU        Y5, 96(SP)
+	VBROADCASTI128 32(DI), Y4
+	VPMADDWD       Y4, Y3, Y3
+	VMOVDQU        (SP), Y4
+	VMOVDQU        32(SP), Y5
+	VMOVDQU        16(R9)(DX*2), Y6
+	VMOVDQU        48(R9)(DX*2), Y9
+	VPAND          Y0, Y9, Y10
+	VPSLLW         $0x04, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x00, Y4, Y11
+	VPMADDUBSW     (SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x03, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0x55, Y4, Y11
+	VPMADDUBSW     32(SI), Y9, Y9
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VMOVDQU        80(R9)(DX*2), Y9
+	VPAND          Y0, Y9, Y11
+	VPSLLW         $0x02, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0xaa, Y4, Y12
+	VPMADDUBSW     64(SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPADDD         Y11, Y10, Y10
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x01, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     96(SI), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VMOVDQU        112(R9)(DX*2), Y4
+	VPAND          Y0, Y4, Y9
+	VPAND          Y1, Y6, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0x00, Y5, Y11
+	VPMADDUBSW     128(SI), Y9, Y9
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSRLW         $0x01, Y6, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y4, Y9, Y4
+	VPSHUFD        $0x55, Y5, Y9
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y9, Y4, Y4
+	VPADDD         Y4, Y10, Y10
+	VMOVDQU        144(R9)(DX*2), Y4
+	VPAND          Y0, Y4, Y9
+	VPSRLW         $0x02, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y9, Y11, Y9
+	VPSHUFD        $0xaa, Y5, Y11
+	VPMADDUBSW     192(SI), Y9, Y9
+	VPMADDWD       Y11, Y9, Y9
+	VPADDD         Y9, Y10, Y10
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSRLW         $0x03, Y6, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y4, Y6, Y4
+	VPSHUFD        $0xff, Y5, Y5
+	VPMADDUBSW     224(SI), Y4, Y4
+	VPMADDWD       Y5, Y4, Y4
+	VPADDD         Y4, Y10, Y10
+	VMOVDQU        64(SP), Y4
+	VMOVDQU        96(SP), Y5
+	VMOVDQU        16(R12), Y6
+	VMOVDQU        48(R12), Y9
+	VPAND          Y0, Y9, Y11
+	VPSLLW         $0x04, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0x00, Y4, Y12
+	VPMADDUBSW     (SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x03, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0x55, Y4, Y12
+	VPMADDUBSW     32(SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VMOVDQU        80(R12), Y9
+	VPAND          Y0, Y9, Y12
+	VPSLLW         $0x02, Y6, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0xaa, Y4, Y13
+	VPMADDUBSW     64(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y11, Y11
+	VPSRLW         $0x04, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSLLW         $0x01, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     96(SI), Y9, Y9
+	VPMADDWD       Y4, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VMOVDQU        112(R12), Y4
+	VPAND          Y0, Y4, Y9
+	VPAND          Y1, Y6, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0x00, Y5, Y12
+	VPMADDUBSW     128(SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSRLW         $0x01, Y6, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y4, Y9, Y4
+	VPSHUFD        $0x55, Y5, Y9
+	VPMADDUBSW     160(SI), Y4, Y4
+	VPMADDWD       Y9, Y4, Y4
+	VPADDD         Y4, Y11, Y11
+	VMOVDQU        144(R12), Y4
+	VPAND          Y0, Y4, Y9
+	VPSRLW         $0x02, Y6, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0xaa, Y5, Y12
+	VPMADDUBSW     192(SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPADDD         Y9, Y11, Y11
+	VPSRLW         $0x04, Y4, Y4
+	VPAND          Y0, Y4, Y4
+	VPSRLW         $0x03, Y6, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y4, Y6, Y4
+	VPSHUFD        $0xff, Y5, Y5
+	VPMADDUBSW     224(SI), Y4, Y4
+	VPMADDWD       Y5, Y4, Y4
+	VPADDD         Y4, Y11, Y11
+	VBROADCASTI128 (R11), Y4
+	VINSERTI128    $0x01, (R12)(DX*1), Y4, Y4
+	VPSHUFD        $0xed, Y4, Y5
+	VPSRLVD        decode_k4Shift<>+0(SB), Y5, Y5
+	VPAND          decode_k4Low<>+0(SB), Y5, Y5
+	VPSHUFD        $0x84, Y4, Y4
+	VPSRLD         $0x02, Y4, Y4
+	VPAND          decode_k4High<>+0(SB), Y4, Y4
+	VPOR           Y4, Y5, Y5
+	VXORPS         Y4, Y4, Y4
+	VPUNPCKLBW     Y4, Y5, Y6
+	VPUNPCKHBW     Y4, Y5, Y4
+	VPUNPCKLWD     Y6, Y6, Y5
+	VPERMQ         $0x44, Y5, Y9
+	VMOVDQU        Y9, (SP)
+	VPERMQ         $0xee, Y5, Y9
+	VMOVDQU        Y9, 64(SP)
+	VPUNPCKHWD     Y6, Y6, Y5
+	VPERMQ         $0x44, Y5, Y6
+	VMOVDQU        Y6, 32(SP)
+	VPERMQ         $0xee, Y5, Y6
+	VMOVDQU        Y6, 96(SP)
+	VBROADCASTI128 32(DI), Y5
+	VPMADDWD       Y5, Y4, Y4
+	VPHADDD        Y4, Y3, Y3
+	VPHADDD        Y3, Y2, Y2
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        16(R11), Y5
+	VMOVDQU        48(R11), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x04, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y9, Y12, Y9
+	VPSHUFD        $0x00, Y3, Y12
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y12, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x03, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0x55, Y3, Y12
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        80(R11), Y6
+	VPAND          Y0, Y6, Y12
+	VPSLLW         $0x02, Y5, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0xaa, Y3, Y13
+	VPMADDUBSW     64(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x01, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        112(R11), Y3
+	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y5, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0x00, Y4, Y12
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y5, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y3, Y6, Y3
+	VPSHUFD        $0x55, Y4, Y6
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VMOVDQU        144(R11), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0xaa, Y4, Y12
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y10, Y10
+	VPHADDD        Y10, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        16(R12)(DX*1), Y5
+	VMOVDQU        48(R12)(DX*1), Y6
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x04, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x03, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x55, Y3, Y10
+	VPMADDUBSW     32(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        80(R12)(DX*1), Y6
+	VPAND          Y0, Y6, Y10
+	VPSLLW         $0x02, Y5, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y10, Y12, Y10
+	VPSHUFD        $0xaa, Y3, Y12
+	VPMADDUBSW     64(SI), Y10, Y10
+	VPMADDWD       Y12, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSLLW         $0x01, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xff, Y3, Y3
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VMOVDQU        112(R12)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPAND          Y1, Y5, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x01, Y5, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y3, Y6, Y3
+	VPSHUFD        $0x55, Y4, Y6
+	VPMADDUBSW     160(SI), Y3, Y3
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VMOVDQU        144(R12)(DX*1), Y3
+	VPAND          Y0, Y3, Y6
+	VPSRLW         $0x02, Y5, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y6, Y10, Y6
+	VPSHUFD        $0xaa, Y4, Y10
+	VPMADDUBSW     192(SI), Y6, Y6
+	VPMADDWD       Y10, Y6, Y6
+	VPADDD         Y6, Y9, Y9
+	VPSRLW         $0x04, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSRLW         $0x03, Y5, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y3, Y5, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y3, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y11, Y11
+	VPHADDD        Y11, Y8, Y8
+	VPERM2I128     $0x20, Y8, Y7, Y3
+	VPERM2I128     $0x31, Y8, Y7, Y4
+	VPADDD         Y4, Y3, Y3
+	VPXOR          X4, X4, X4
+	VPXOR          X5, X5, X5
+	VPINSRD        $0x00, (R9), X4, X4
+	VPINSRD        $0x01, (R9)(DX*1), X4, X4
+	VPINSRD        $0x02, (R9)(DX*2), X4, X4
+	VPINSRD        $0x03, (R11), X4, X4
+	VPINSRD        $0x00, (R11)(DX*1), X5, X5
+	VPINSRD        $0x01, (R11)(DX*2), X5, X5
+	VPINSRD        $0x02, (R12), X5, X5
+	VPINSRD        $0x03, (R12)(DX*1), X5, X5
+	VBROADCASTSS   decode_lowWord<>+0(SB), X6
+	VPAND          X6, X4, X7
+	VPAND          X6, X5, X8
+	VPACKUSDW      X8, X7, X7
+	VCVTPH2PS      X7, Y6
+	VPSRLD         $0x10, X4, X7
+	VPSRLD         $0x10, X5, X8
+	VPACKUSDW      X8, X7, X7
+	VCVTPH2PS      X7, Y4
+	VBROADCASTSS   48(DI), Y5
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y5, Y6, Y6
+	VMULPS         Y6, Y3, Y3
+	VADDPS         (AX), Y3, Y3
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y5, Y4, Y4
+	VMULPS         Y4, Y2, Y2
+	VSUBPS         Y2, Y3, Y3
+	VMOVUPS        Y3, (AX)
+	ADDQ           $+176, R9
+	ADDQ           $+176, R11
+	ADDQ           $+176, R12
+	ADDQ           $0x00000100, SI
+	ADDQ           $0x000000a0, DI
+	SUBQ           $0x01, R8
+	JNZ            block
+	ADDQ           $0x20, AX
+	DECQ           BX
+	JNZ            eight
+	VZEROUPPER
+	RET
+
 // func dotQ6_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·dotQ6_KAVX2(SB), NOSPLIT, $0-56
@@ -1520,6 +4406,778 @@ DATA decode_bytes30<>+8(SB)/8, $0x3030303030303030
 DATA decode_bytes30<>+16(SB)/8, $0x3030303030303030
 DATA decode_bytes30<>+24(SB)/8, $0x3030303030303030
 GLOBL decode_bytes30<>(SB), RODATA|NOPTR, $32
+
+// func dotEightsQ6_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·dotEightsQ6_KAVX2(SB), NOSPLIT, $128-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    eights+24(FP), BX
+	VMOVDQU decode_bytes0f<>+0(SB), Y0
+	VMOVDQU decode_bytes30<>+0(SB), Y1
+
+eight:
+	MOVQ    x+32(FP), SI
+	MOVQ    side+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    CX, R9
+	LEAQ    (CX)(DX*8), CX
+	MOVQ    CX, R10
+	LEAQ    (DX)(DX*2), R11
+	ADDQ    R9, R11
+	LEAQ    (DX)(DX*2), R12
+	ADDQ    R11, R12
+	VXORPS  Y2, Y2, Y2
+	VMOVUPS Y2, (AX)
+
+block:
+	PREFETCHT0     (R10)
+	PREFETCHT0     64(R10)
+	PREFETCHT0     128(R10)
+	PREFETCHT0     192(R10)
+	PREFETCHT0     256(R10)
+	PREFETCHT0     320(R10)
+	PREFETCHT0     384(R10)
+	PREFETCHT0     448(R10)
+	PREFETCHT0     512(R10)
+	PREFETCHT0     576(R10)
+	PREFETCHT0     640(R10)
+	PREFETCHT0     704(R10)
+	PREFETCHT0     768(R10)
+	PREFETCHT0     832(R10)
+	PREFETCHT0     896(R10)
+	PREFETCHT0     960(R10)
+	PREFETCHT0     1024(R10)
+	PREFETCHT0     1088(R10)
+	PREFETCHT0     1152(R10)
+	PREFETCHT0     1216(R10)
+	PREFETCHT0     1280(R10)
+	PREFETCHT0     1344(R10)
+	PREFETCHT0     1408(R10)
+	PREFETCHT0     1472(R10)
+	PREFETCHT0     1536(R10)
+	PREFETCHT0     1600(R10)
+	PREFETCHT0     1664(R10)
+	ADDQ           $0x00000690, R10
+	VBROADCASTI128 192(R9), Y2
+	VINSERTI128    $0x01, 192(R11)(DX*1), Y2, Y2
+	VPUNPCKLBW     Y2, Y2, Y3
+	VPUNPCKHBW     Y2, Y2, Y2
+	VPSRAW         $0x08, Y3, Y3
+	VPSRAW         $0x08, Y2, Y2
+	VPSHUFB        decode_evenTwice<>+0(SB), Y3, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y3, Y5
+	VPERM2I128     $0x20, Y5, Y4, Y6
+	VMOVDQU        Y6, (SP)
+	VPERM2I128     $0x31, Y5, Y4, Y6
+	VMOVDQU        Y6, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y2, Y4
+	VPSHUFB        decode_oddTwice<>+0(SB), Y2, Y5
+	VPERM2I128     $0x20, Y5, Y4, Y6
+	VMOVDQU        Y6, 32(SP)
+	VPERM2I128     $0x31, Y5, Y4, Y6
+	VMOVDQU        Y6, 96(SP)
+	VBROADCASTI128 (DI), Y4
+	VBROADCASTI128 16(DI), Y5
+	VPMADDWD       Y4, Y3, Y3
+	VPMADDWD       Y5, Y2, Y2
+	VPADDD         Y2, Y3, Y3
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        (R9), Y5
+	VMOVDQU        32(R9), Y6
+	VMOVDQU        128(R9), Y7
+	VPAND          Y0, Y5, Y8
+	VPSLLW         $0x04, Y7, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y8, Y9, Y8
+	VPSHUFD        $0x00, Y2, Y9
+	VPMADDUBSW     (SI), Y8, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPAND          Y0, Y6, Y9
+	VPSLLW         $0x02, Y7, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x55, Y2, Y10
+	VPMADDUBSW     32(SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPAND          Y1, Y7, Y9
+	VPOR           Y5, Y9, Y5
+	VPSHUFD        $0xaa, Y2, Y9
+	VPMADDUBSW     64(SI), Y5, Y5
+	VPMADDWD       Y9, Y5, Y5
+	VPADDD         Y5, Y8, Y8
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y5, Y6, Y5
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VPADDD         Y5, Y8, Y8
+	VMOVDQU        64(R9), Y2
+	VMOVDQU        96(R9), Y5
+	VMOVDQU        160(R9), Y6
+	VPAND          Y0, Y2, Y7
+	VPSLLW         $0x04, Y6, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y7, Y9, Y7
+	VPSHUFD        $0x00, Y4, Y9
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPAND          Y0, Y5, Y7
+	VPSLLW         $0x02, Y6, Y9
+	VPAND          Y1, Y9, Y9
+	VPOR           Y7, Y9, Y7
+	VPSHUFD        $0x55, Y4, Y9
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VPADDD         Y7, Y8, Y8
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y6, Y7
+	VPOR           Y2, Y7, Y2
+	VPSHUFD        $0xaa, Y4, Y7
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y8, Y8
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y6, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y2, Y5, Y2
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y8, Y8
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        (R11)(DX*1), Y5
+	VMOVDQU        32(R11)(DX*1), Y6
+	VMOVDQU        128(R11)(DX*1), Y7
+	VPAND          Y0, Y5, Y9
+	VPSLLW         $0x04, Y7, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y9, Y10, Y9
+	VPSHUFD        $0x00, Y2, Y10
+	VPMADDUBSW     (SI), Y9, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPAND          Y0, Y6, Y10
+	VPSLLW         $0x02, Y7, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x55, Y2, Y11
+	VPMADDUBSW     32(SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPAND          Y1, Y7, Y10
+	VPOR           Y5, Y10, Y5
+	VPSHUFD        $0xaa, Y2, Y10
+	VPMADDUBSW     64(SI), Y5, Y5
+	VPMADDWD       Y10, Y5, Y5
+	VPADDD         Y5, Y9, Y9
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y5, Y6, Y5
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VPADDD         Y5, Y9, Y9
+	VMOVDQU        64(R11)(DX*1), Y2
+	VMOVDQU        96(R11)(DX*1), Y5
+	VMOVDQU        160(R11)(DX*1), Y6
+	VPAND          Y0, Y2, Y7
+	VPSLLW         $0x04, Y6, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y7, Y10, Y7
+	VPSHUFD        $0x00, Y4, Y10
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPAND          Y0, Y5, Y7
+	VPSLLW         $0x02, Y6, Y10
+	VPAND          Y1, Y10, Y10
+	VPOR           Y7, Y10, Y7
+	VPSHUFD        $0x55, Y4, Y10
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y10, Y7, Y7
+	VPADDD         Y7, Y9, Y9
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y6, Y7
+	VPOR           Y2, Y7, Y2
+	VPSHUFD        $0xaa, Y4, Y7
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y9, Y9
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y6, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y2, Y5, Y2
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y9, Y9
+	VBROADCASTI128 192(R9)(DX*1), Y2
+	VINSERTI128    $0x01, 192(R11)(DX*2), Y2, Y2
+	VPUNPCKLBW     Y2, Y2, Y4
+	VPUNPCKHBW     Y2, Y2, Y2
+	VPSRAW         $0x08, Y4, Y4
+	VPSRAW         $0x08, Y2, Y2
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y7
+	VMOVDQU        Y7, (SP)
+	VPERM2I128     $0x31, Y6, Y5, Y7
+	VMOVDQU        Y7, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y2, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y2, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y7
+	VMOVDQU        Y7, 32(SP)
+	VPERM2I128     $0x31, Y6, Y5, Y7
+	VMOVDQU        Y7, 96(SP)
+	VBROADCASTI128 (DI), Y5
+	VBROADCASTI128 16(DI), Y6
+	VPMADDWD       Y5, Y4, Y4
+	VPMADDWD       Y6, Y2, Y2
+	VPADDD         Y2, Y4, Y4
+	VPHADDD        Y4, Y3, Y3
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        (R9)(DX*1), Y5
+	VMOVDQU        32(R9)(DX*1), Y6
+	VMOVDQU        128(R9)(DX*1), Y7
+	VPAND          Y0, Y5, Y10
+	VPSLLW         $0x04, Y7, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x00, Y2, Y11
+	VPMADDUBSW     (SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPAND          Y0, Y6, Y11
+	VPSLLW         $0x02, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0x55, Y2, Y12
+	VPMADDUBSW     32(SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPADDD         Y11, Y10, Y10
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPAND          Y1, Y7, Y11
+	VPOR           Y5, Y11, Y5
+	VPSHUFD        $0xaa, Y2, Y11
+	VPMADDUBSW     64(SI), Y5, Y5
+	VPMADDWD       Y11, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y5, Y6, Y5
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VMOVDQU        64(R9)(DX*1), Y2
+	VMOVDQU        96(R9)(DX*1), Y5
+	VMOVDQU        160(R9)(DX*1), Y6
+	VPAND          Y0, Y2, Y7
+	VPSLLW         $0x04, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y7, Y11, Y7
+	VPSHUFD        $0x00, Y4, Y11
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y11, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPAND          Y0, Y5, Y7
+	VPSLLW         $0x02, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y7, Y11, Y7
+	VPSHUFD        $0x55, Y4, Y11
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y11, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y6, Y7
+	VPOR           Y2, Y7, Y2
+	VPSHUFD        $0xaa, Y4, Y7
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y6, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y2, Y5, Y2
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPHADDD        Y10, Y8, Y8
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        (R11)(DX*2), Y5
+	VMOVDQU        32(R11)(DX*2), Y6
+	VMOVDQU        128(R11)(DX*2), Y7
+	VPAND          Y0, Y5, Y10
+	VPSLLW         $0x04, Y7, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x00, Y2, Y11
+	VPMADDUBSW     (SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPAND          Y0, Y6, Y11
+	VPSLLW         $0x02, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0x55, Y2, Y12
+	VPMADDUBSW     32(SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPADDD         Y11, Y10, Y10
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPAND          Y1, Y7, Y11
+	VPOR           Y5, Y11, Y5
+	VPSHUFD        $0xaa, Y2, Y11
+	VPMADDUBSW     64(SI), Y5, Y5
+	VPMADDWD       Y11, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y5, Y6, Y5
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VMOVDQU        64(R11)(DX*2), Y2
+	VMOVDQU        96(R11)(DX*2), Y5
+	VMOVDQU        160(R11)(DX*2), Y6
+	VPAND          Y0, Y2, Y7
+	VPSLLW         $0x04, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y7, Y11, Y7
+	VPSHUFD        $0x00, Y4, Y11
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y11, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPAND          Y0, Y5, Y7
+	VPSLLW         $0x02, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y7, Y11, Y7
+	VPSHUFD        $0x55, Y4, Y11
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y11, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y6, Y7
+	VPOR           Y2, Y7, Y2
+	VPSHUFD        $0xaa, Y4, Y7
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y6, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y2, Y5, Y2
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPHADDD        Y10, Y9, Y9
+	VBROADCASTI128 192(R9)(DX*2), Y2
+	VINSERTI128    $0x01, 192(R12), Y2, Y2
+	VPUNPCKLBW     Y2, Y2, Y4
+	VPUNPCKHBW     Y2, Y2, Y2
+	VPSRAW         $0x08, Y4, Y4
+	VPSRAW         $0x08, Y2, Y2
+	VPSHUFB        decode_evenTwice<>+0(SB), Y4, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y4, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y7
+	VMOVDQU        Y7, (SP)
+	VPERM2I128     $0x31, Y6, Y5, Y7
+	VMOVDQU        Y7, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y2, Y5
+	VPSHUFB        decode_oddTwice<>+0(SB), Y2, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y7
+	VMOVDQU        Y7, 32(SP)
+	VPERM2I128     $0x31, Y6, Y5, Y7
+	VMOVDQU        Y7, 96(SP)
+	VBROADCASTI128 (DI), Y5
+	VBROADCASTI128 16(DI), Y6
+	VPMADDWD       Y5, Y4, Y4
+	VPMADDWD       Y6, Y2, Y2
+	VPADDD         Y2, Y4, Y4
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y5
+	VMOVDQU        (R9)(DX*2), Y6
+	VMOVDQU        32(R9)(DX*2), Y7
+	VMOVDQU        128(R9)(DX*2), Y10
+	VPAND          Y0, Y6, Y11
+	VPSLLW         $0x04, Y10, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y11, Y12, Y11
+	VPSHUFD        $0x00, Y2, Y12
+	VPMADDUBSW     (SI), Y11, Y11
+	VPMADDWD       Y12, Y11, Y11
+	VPAND          Y0, Y7, Y12
+	VPSLLW         $0x02, Y10, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0x55, Y2, Y13
+	VPMADDUBSW     32(SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPADDD         Y12, Y11, Y11
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPAND          Y1, Y10, Y12
+	VPOR           Y6, Y12, Y6
+	VPSHUFD        $0xaa, Y2, Y12
+	VPMADDUBSW     64(SI), Y6, Y6
+	VPMADDWD       Y12, Y6, Y6
+	VPADDD         Y6, Y11, Y11
+	VPSRLW         $0x04, Y7, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x02, Y10, Y7
+	VPAND          Y1, Y7, Y7
+	VPOR           Y6, Y7, Y6
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPADDD         Y6, Y11, Y11
+	VMOVDQU        64(R9)(DX*2), Y2
+	VMOVDQU        96(R9)(DX*2), Y6
+	VMOVDQU        160(R9)(DX*2), Y7
+	VPAND          Y0, Y2, Y10
+	VPSLLW         $0x04, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y10, Y12, Y10
+	VPSHUFD        $0x00, Y5, Y12
+	VPMADDUBSW     128(SI), Y10, Y10
+	VPMADDWD       Y12, Y10, Y10
+	VPADDD         Y10, Y11, Y11
+	VPAND          Y0, Y6, Y10
+	VPSLLW         $0x02, Y7, Y12
+	VPAND          Y1, Y12, Y12
+	VPOR           Y10, Y12, Y10
+	VPSHUFD        $0x55, Y5, Y12
+	VPMADDUBSW     160(SI), Y10, Y10
+	VPMADDWD       Y12, Y10, Y10
+	VPADDD         Y10, Y11, Y11
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y7, Y10
+	VPOR           Y2, Y10, Y2
+	VPSHUFD        $0xaa, Y5, Y10
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y10, Y2, Y2
+	VPADDD         Y2, Y11, Y11
+	VPSRLW         $0x04, Y6, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y2, Y6, Y2
+	VPSHUFD        $0xff, Y5, Y5
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y5, Y2, Y2
+	VPADDD         Y2, Y11, Y11
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y5
+	VMOVDQU        (R12), Y6
+	VMOVDQU        32(R12), Y7
+	VMOVDQU        128(R12), Y10
+	VPAND          Y0, Y6, Y12
+	VPSLLW         $0x04, Y10, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y12, Y13, Y12
+	VPSHUFD        $0x00, Y2, Y13
+	VPMADDUBSW     (SI), Y12, Y12
+	VPMADDWD       Y13, Y12, Y12
+	VPAND          Y0, Y7, Y13
+	VPSLLW         $0x02, Y10, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y13, Y14, Y13
+	VPSHUFD        $0x55, Y2, Y14
+	VPMADDUBSW     32(SI), Y13, Y13
+	VPMADDWD       Y14, Y13, Y13
+	VPADDD         Y13, Y12, Y12
+	VPSRLW         $0x04, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPAND          Y1, Y10, Y13
+	VPOR           Y6, Y13, Y6
+	VPSHUFD        $0xaa, Y2, Y13
+	VPMADDUBSW     64(SI), Y6, Y6
+	VPMADDWD       Y13, Y6, Y6
+	VPADDD         Y6, Y12, Y12
+	VPSRLW         $0x04, Y7, Y6
+	VPAND          Y0, Y6, Y6
+	VPSRLW         $0x02, Y10, Y7
+	VPAND          Y1, Y7, Y7
+	VPOR           Y6, Y7, Y6
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y6, Y6
+	VPMADDWD       Y2, Y6, Y6
+	VPADDD         Y6, Y12, Y12
+	VMOVDQU        64(R12), Y2
+	VMOVDQU        96(R12), Y6
+	VMOVDQU        160(R12), Y7
+	VPAND          Y0, Y2, Y10
+	VPSLLW         $0x04, Y7, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y10, Y13, Y10
+	VPSHUFD        $0x00, Y5, Y13
+	VPMADDUBSW     128(SI), Y10, Y10
+	VPMADDWD       Y13, Y10, Y10
+	VPADDD         Y10, Y12, Y12
+	VPAND          Y0, Y6, Y10
+	VPSLLW         $0x02, Y7, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y10, Y13, Y10
+	VPSHUFD        $0x55, Y5, Y13
+	VPMADDUBSW     160(SI), Y10, Y10
+	VPMADDWD       Y13, Y10, Y10
+	VPADDD         Y10, Y12, Y12
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y7, Y10
+	VPOR           Y2, Y10, Y2
+	VPSHUFD        $0xaa, Y5, Y10
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y10, Y2, Y2
+	VPADDD         Y2, Y12, Y12
+	VPSRLW         $0x04, Y6, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y2, Y6, Y2
+	VPSHUFD        $0xff, Y5, Y5
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y5, Y2, Y2
+	VPADDD         Y2, Y12, Y12
+	VBROADCASTI128 192(R11), Y2
+	VINSERTI128    $0x01, 192(R12)(DX*1), Y2, Y2
+	VPUNPCKLBW     Y2, Y2, Y5
+	VPUNPCKHBW     Y2, Y2, Y2
+	VPSRAW         $0x08, Y5, Y5
+	VPSRAW         $0x08, Y2, Y2
+	VPSHUFB        decode_evenTwice<>+0(SB), Y5, Y6
+	VPSHUFB        decode_oddTwice<>+0(SB), Y5, Y7
+	VPERM2I128     $0x20, Y7, Y6, Y10
+	VMOVDQU        Y10, (SP)
+	VPERM2I128     $0x31, Y7, Y6, Y10
+	VMOVDQU        Y10, 64(SP)
+	VPSHUFB        decode_evenTwice<>+0(SB), Y2, Y6
+	VPSHUFB        decode_oddTwice<>+0(SB), Y2, Y7
+	VPERM2I128     $0x20, Y7, Y6, Y10
+	VMOVDQU        Y10, 32(SP)
+	VPERM2I128     $0x31, Y7, Y6, Y10
+	VMOVDQU        Y10, 96(SP)
+	VBROADCASTI128 (DI), Y6
+	VBROADCASTI128 16(DI), Y7
+	VPMADDWD       Y6, Y5, Y5
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y5, Y5
+	VPHADDD        Y5, Y4, Y4
+	VPHADDD        Y4, Y3, Y3
+	VMOVDQU        (SP), Y2
+	VMOVDQU        32(SP), Y4
+	VMOVDQU        (R11), Y5
+	VMOVDQU        32(R11), Y6
+	VMOVDQU        128(R11), Y7
+	VPAND          Y0, Y5, Y10
+	VPSLLW         $0x04, Y7, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y10, Y13, Y10
+	VPSHUFD        $0x00, Y2, Y13
+	VPMADDUBSW     (SI), Y10, Y10
+	VPMADDWD       Y13, Y10, Y10
+	VPAND          Y0, Y6, Y13
+	VPSLLW         $0x02, Y7, Y14
+	VPAND          Y1, Y14, Y14
+	VPOR           Y13, Y14, Y13
+	VPSHUFD        $0x55, Y2, Y14
+	VPMADDUBSW     32(SI), Y13, Y13
+	VPMADDWD       Y14, Y13, Y13
+	VPADDD         Y13, Y10, Y10
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPAND          Y1, Y7, Y13
+	VPOR           Y5, Y13, Y5
+	VPSHUFD        $0xaa, Y2, Y13
+	VPMADDUBSW     64(SI), Y5, Y5
+	VPMADDWD       Y13, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y5, Y6, Y5
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VMOVDQU        64(R11), Y2
+	VMOVDQU        96(R11), Y5
+	VMOVDQU        160(R11), Y6
+	VPAND          Y0, Y2, Y7
+	VPSLLW         $0x04, Y6, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y7, Y13, Y7
+	VPSHUFD        $0x00, Y4, Y13
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y13, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPAND          Y0, Y5, Y7
+	VPSLLW         $0x02, Y6, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y7, Y13, Y7
+	VPSHUFD        $0x55, Y4, Y13
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y13, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y6, Y7
+	VPOR           Y2, Y7, Y2
+	VPSHUFD        $0xaa, Y4, Y7
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y6, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y2, Y5, Y2
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPHADDD        Y10, Y11, Y11
+	VPHADDD        Y11, Y8, Y8
+	VMOVDQU        64(SP), Y2
+	VMOVDQU        96(SP), Y4
+	VMOVDQU        (R12)(DX*1), Y5
+	VMOVDQU        32(R12)(DX*1), Y6
+	VMOVDQU        128(R12)(DX*1), Y7
+	VPAND          Y0, Y5, Y10
+	VPSLLW         $0x04, Y7, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y10, Y11, Y10
+	VPSHUFD        $0x00, Y2, Y11
+	VPMADDUBSW     (SI), Y10, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPAND          Y0, Y6, Y11
+	VPSLLW         $0x02, Y7, Y13
+	VPAND          Y1, Y13, Y13
+	VPOR           Y11, Y13, Y11
+	VPSHUFD        $0x55, Y2, Y13
+	VPMADDUBSW     32(SI), Y11, Y11
+	VPMADDWD       Y13, Y11, Y11
+	VPADDD         Y11, Y10, Y10
+	VPSRLW         $0x04, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPAND          Y1, Y7, Y11
+	VPOR           Y5, Y11, Y5
+	VPSHUFD        $0xaa, Y2, Y11
+	VPMADDUBSW     64(SI), Y5, Y5
+	VPMADDWD       Y11, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VPSRLW         $0x04, Y6, Y5
+	VPAND          Y0, Y5, Y5
+	VPSRLW         $0x02, Y7, Y6
+	VPAND          Y1, Y6, Y6
+	VPOR           Y5, Y6, Y5
+	VPSHUFD        $0xff, Y2, Y2
+	VPMADDUBSW     96(SI), Y5, Y5
+	VPMADDWD       Y2, Y5, Y5
+	VPADDD         Y5, Y10, Y10
+	VMOVDQU        64(R12)(DX*1), Y2
+	VMOVDQU        96(R12)(DX*1), Y5
+	VMOVDQU        160(R12)(DX*1), Y6
+	VPAND          Y0, Y2, Y7
+	VPSLLW         $0x04, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y7, Y11, Y7
+	VPSHUFD        $0x00, Y4, Y11
+	VPMADDUBSW     128(SI), Y7, Y7
+	VPMADDWD       Y11, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPAND          Y0, Y5, Y7
+	VPSLLW         $0x02, Y6, Y11
+	VPAND          Y1, Y11, Y11
+	VPOR           Y7, Y11, Y7
+	VPSHUFD        $0x55, Y4, Y11
+	VPMADDUBSW     160(SI), Y7, Y7
+	VPMADDWD       Y11, Y7, Y7
+	VPADDD         Y7, Y10, Y10
+	VPSRLW         $0x04, Y2, Y2
+	VPAND          Y0, Y2, Y2
+	VPAND          Y1, Y6, Y7
+	VPOR           Y2, Y7, Y2
+	VPSHUFD        $0xaa, Y4, Y7
+	VPMADDUBSW     192(SI), Y2, Y2
+	VPMADDWD       Y7, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPSRLW         $0x04, Y5, Y2
+	VPAND          Y0, Y2, Y2
+	VPSRLW         $0x02, Y6, Y5
+	VPAND          Y1, Y5, Y5
+	VPOR           Y2, Y5, Y2
+	VPSHUFD        $0xff, Y4, Y4
+	VPMADDUBSW     224(SI), Y2, Y2
+	VPMADDWD       Y4, Y2, Y2
+	VPADDD         Y2, Y10, Y10
+	VPHADDD        Y10, Y12, Y12
+	VPHADDD        Y12, Y9, Y9
+	VPERM2I128     $0x20, Y9, Y8, Y2
+	VPERM2I128     $0x31, Y9, Y8, Y4
+	VPADDD         Y4, Y2, Y2
+	VPSLLD         $0x05, Y3, Y3
+	VPSUBD         Y3, Y2, Y2
+	VPXOR          X3, X3, X3
+	VPINSRW        $0x00, 208(R9), X3, X3
+	VPINSRW        $0x01, 208(R9)(DX*1), X3, X3
+	VPINSRW        $0x02, 208(R9)(DX*2), X3, X3
+	VPINSRW        $0x03, 208(R11), X3, X3
+	VPINSRW        $0x04, 208(R11)(DX*1), X3, X3
+	VPINSRW        $0x05, 208(R11)(DX*2), X3, X3
+	VPINSRW        $0x06, 208(R12), X3, X3
+	VPINSRW        $0x07, 208(R12)(DX*1), X3, X3
+	VCVTPH2PS      X3, Y3
+	VBROADCASTSS   48(DI), Y4
+	VCVTDQ2PS      Y2, Y2
+	VMULPS         Y4, Y3, Y3
+	VMULPS         Y3, Y2, Y2
+	VADDPS         (AX), Y2, Y2
+	VMOVUPS        Y2, (AX)
+	ADDQ           $+210, R9
+	ADDQ           $+210, R11
+	ADDQ           $+210, R12
+	ADDQ           $0x00000100, SI
+	ADDQ           $0x000000a0, DI
+	SUBQ           $0x01, R8
+	JNZ            block
+	ADDQ           $0x20, AX
+	DECQ           BX
+	JNZ            eight
+	VZEROUPPER
+	RET
 
 // func dotIQ4_XSAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -1684,6 +5342,1010 @@ DATA decode_quarters<>+8(SB)/8, $0x0001000400100040
 DATA decode_quarters<>+16(SB)/8, $0x0000000000000000
 DATA decode_quarters<>+24(SB)/8, $0x0000000000000000
 GLOBL decode_quarters<>(SB), RODATA|NOPTR, $32
+
+// func dotEightsIQ4_XSAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
+// Requires: AVX, AVX2, F16C, MMX+
+TEXT ·dotEightsIQ4_XSAVX2(SB), NOSPLIT, $128-56
+	MOVQ    dst+0(FP), AX
+	MOVQ    w+8(FP), CX
+	MOVQ    stride+16(FP), DX
+	MOVQ    eights+24(FP), BX
+	VMOVDQU decode_bytes0f<>+0(SB), Y0
+
+eight:
+	MOVQ    x+32(FP), SI
+	MOVQ    side+40(FP), DI
+	MOVQ    blocks+48(FP), R8
+	MOVQ    CX, R9
+	LEAQ    (CX)(DX*8), CX
+	MOVQ    CX, R10
+	LEAQ    (DX)(DX*2), R11
+	ADDQ    R9, R11
+	LEAQ    (DX)(DX*2), R12
+	ADDQ    R11, R12
+	VXORPS  Y1, Y1, Y1
+	VMOVUPS Y1, (AX)
+
+block:
+	PREFETCHT0     (R10)
+	PREFETCHT0     64(R10)
+	PREFETCHT0     128(R10)
+	PREFETCHT0     192(R10)
+	PREFETCHT0     256(R10)
+	PREFETCHT0     320(R10)
+	PREFETCHT0     384(R10)
+	PREFETCHT0     448(R10)
+	PREFETCHT0     512(R10)
+	PREFETCHT0     576(R10)
+	PREFETCHT0     640(R10)
+	PREFETCHT0     704(R10)
+	PREFETCHT0     768(R10)
+	PREFETCHT0     832(R10)
+	PREFETCHT0     896(R10)
+	PREFETCHT0     960(R10)
+	PREFETCHT0     1024(R10)
+	ADDQ           $0x00000440, R10
+	VBROADCASTI128 (R9), Y1
+	VINSERTI128    $0x01, (R11)(DX*1), Y1, Y1
+	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
+	VPSRLW         $0x0e, Y1, Y1
+	VPSLLW         $0x04, Y1, Y1
+	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
+	VPOR           Y1, Y2, Y2
+	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
+	VPUNPCKLWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y3
+	VMOVDQU        Y3, (SP)
+	VPERMQ         $0xee, Y1, Y3
+	VMOVDQU        Y3, 64(SP)
+	VPUNPCKHWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y2
+	VMOVDQU        Y2, 32(SP)
+	VPERMQ         $0xee, Y1, Y2
+	VMOVDQU        Y2, 96(SP)
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y2
+	VBROADCASTI128 8(R9), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y4
+	VPSHUFB        Y3, Y4, Y4
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y4, Y5
+	VMOVDQU        (SI), Y6
+	VPSIGNB        Y4, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y4
+	VPMADDWD       Y3, Y4, Y4
+	VBROADCASTI128 24(R9), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y5
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y5, Y6
+	VMOVDQU        32(SI), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y5
+	VPMADDWD       Y3, Y5, Y5
+	VPADDD         Y5, Y4, Y4
+	VBROADCASTI128 40(R9), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y5
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y5, Y6
+	VMOVDQU        64(SI), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y5
+	VPMADDWD       Y3, Y5, Y5
+	VPADDD         Y5, Y4, Y4
+	VBROADCASTI128 56(R9), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y5
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y5, Y3
+	VMOVDQU        96(SI), Y6
+	VPSIGNB        Y5, Y6, Y6
+	VPMADDUBSW     Y6, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y4, Y4
+	VBROADCASTI128 72(R9), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y5
+	VMOVDQU        128(SI), Y6
+	VPSIGNB        Y3, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y4, Y4
+	VBROADCASTI128 88(R9), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y5
+	VMOVDQU        160(SI), Y6
+	VPSIGNB        Y3, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y4, Y4
+	VBROADCASTI128 104(R9), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y5
+	VMOVDQU        192(SI), Y6
+	VPSIGNB        Y3, Y6, Y6
+	VPMADDUBSW     Y6, Y5, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y4, Y4
+	VBROADCASTI128 120(R9), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y5
+	VPSIGNB        Y3, Y5, Y5
+	VPMADDUBSW     Y5, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y4, Y4
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y2
+	VBROADCASTI128 8(R11)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y5
+	VPSHUFB        Y3, Y5, Y5
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y5, Y6
+	VMOVDQU        (SI), Y7
+	VPSIGNB        Y5, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y5
+	VPMADDWD       Y3, Y5, Y5
+	VBROADCASTI128 24(R11)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y6, Y7
+	VMOVDQU        32(SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 40(R11)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y6, Y7
+	VMOVDQU        64(SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 56(R11)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y6, Y3
+	VMOVDQU        96(SI), Y7
+	VPSIGNB        Y6, Y7, Y7
+	VPMADDUBSW     Y7, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 72(R11)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y6
+	VMOVDQU        128(SI), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 88(R11)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y6
+	VMOVDQU        160(SI), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 104(R11)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y6
+	VMOVDQU        192(SI), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPMADDUBSW     Y7, Y6, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 120(R11)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y6
+	VPSIGNB        Y3, Y6, Y6
+	VPMADDUBSW     Y6, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y5, Y5
+	VBROADCASTI128 (R9)(DX*1), Y1
+	VINSERTI128    $0x01, (R11)(DX*2), Y1, Y1
+	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
+	VPSRLW         $0x0e, Y1, Y1
+	VPSLLW         $0x04, Y1, Y1
+	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
+	VPOR           Y1, Y2, Y2
+	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
+	VPUNPCKLWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y3
+	VMOVDQU        Y3, (SP)
+	VPERMQ         $0xee, Y1, Y3
+	VMOVDQU        Y3, 64(SP)
+	VPUNPCKHWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y2
+	VMOVDQU        Y2, 32(SP)
+	VPERMQ         $0xee, Y1, Y2
+	VMOVDQU        Y2, 96(SP)
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y2
+	VBROADCASTI128 8(R9)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y6, Y7
+	VMOVDQU        (SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VBROADCASTI128 24(R9)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        32(SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(R9)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        64(SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(R9)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y7, Y3
+	VMOVDQU        96(SI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPMADDUBSW     Y8, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 72(R9)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        128(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 88(R9)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        160(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 104(R9)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        192(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 120(R9)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPMADDUBSW     Y7, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y6, Y6
+	VPHADDD        Y6, Y4, Y4
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y2
+	VBROADCASTI128 8(R11)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y6, Y7
+	VMOVDQU        (SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VBROADCASTI128 24(R11)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        32(SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(R11)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        64(SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(R11)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y7, Y3
+	VMOVDQU        96(SI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPMADDUBSW     Y8, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 72(R11)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        128(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 88(R11)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        160(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 104(R11)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        192(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 120(R11)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPMADDUBSW     Y7, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y6, Y6
+	VPHADDD        Y6, Y5, Y5
+	VBROADCASTI128 (R9)(DX*2), Y1
+	VINSERTI128    $0x01, (R12), Y1, Y1
+	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
+	VPSRLW         $0x0e, Y1, Y1
+	VPSLLW         $0x04, Y1, Y1
+	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
+	VPOR           Y1, Y2, Y2
+	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
+	VPUNPCKLWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y3
+	VMOVDQU        Y3, (SP)
+	VPERMQ         $0xee, Y1, Y3
+	VMOVDQU        Y3, 64(SP)
+	VPUNPCKHWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y2
+	VMOVDQU        Y2, 32(SP)
+	VPERMQ         $0xee, Y1, Y2
+	VMOVDQU        Y2, 96(SP)
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y2
+	VBROADCASTI128 8(R9)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y6, Y7
+	VMOVDQU        (SI), Y8
+	VPSIGNB        Y6, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VBROADCASTI128 24(R9)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        32(SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(R9)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        64(SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(R9)(DX*2), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y7, Y3
+	VMOVDQU        96(SI), Y8
+	VPSIGNB        Y7, Y8, Y8
+	VPMADDUBSW     Y8, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 72(R9)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        128(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 88(R9)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        160(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 104(R9)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y7
+	VMOVDQU        192(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 120(R9)(DX*2), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y7
+	VPSIGNB        Y3, Y7, Y7
+	VPMADDUBSW     Y7, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y6, Y6
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y2
+	VBROADCASTI128 8(R12), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y7
+	VPSHUFB        Y3, Y7, Y7
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y7, Y8
+	VMOVDQU        (SI), Y9
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VBROADCASTI128 24(R12), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        32(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(R12), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        64(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(R12), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y8, Y3
+	VMOVDQU        96(SI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPMADDUBSW     Y9, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 72(R12), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y8
+	VMOVDQU        128(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 88(R12), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y8
+	VMOVDQU        160(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 104(R12), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y8
+	VMOVDQU        192(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 120(R12), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y7, Y7
+	VBROADCASTI128 (R11), Y1
+	VINSERTI128    $0x01, (R12)(DX*1), Y1, Y1
+	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
+	VPSRLW         $0x04, Y2, Y2
+	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
+	VPSRLW         $0x0e, Y1, Y1
+	VPSLLW         $0x04, Y1, Y1
+	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
+	VPOR           Y1, Y2, Y2
+	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
+	VPUNPCKLWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y3
+	VMOVDQU        Y3, (SP)
+	VPERMQ         $0xee, Y1, Y3
+	VMOVDQU        Y3, 64(SP)
+	VPUNPCKHWD     Y2, Y2, Y1
+	VPERMQ         $0x44, Y1, Y2
+	VMOVDQU        Y2, 32(SP)
+	VPERMQ         $0xee, Y1, Y2
+	VMOVDQU        Y2, 96(SP)
+	VMOVDQU        (SP), Y1
+	VMOVDQU        32(SP), Y2
+	VBROADCASTI128 8(R11), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        (SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VBROADCASTI128 24(R11), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y9
+	VPSHUFB        Y3, Y9, Y9
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y9, Y10
+	VMOVDQU        32(SI), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y9
+	VPMADDWD       Y3, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 40(R11), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y9
+	VPSHUFB        Y3, Y9, Y9
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y9, Y10
+	VMOVDQU        64(SI), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y9
+	VPMADDWD       Y3, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 56(R11), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y9
+	VPSHUFB        Y3, Y9, Y9
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y9, Y3
+	VMOVDQU        96(SI), Y10
+	VPSIGNB        Y9, Y10, Y10
+	VPMADDUBSW     Y10, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 72(R11), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y9
+	VMOVDQU        128(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 88(R11), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y9
+	VMOVDQU        160(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 104(R11), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y9
+	VMOVDQU        192(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 120(R11), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y8, Y8
+	VPHADDD        Y8, Y6, Y6
+	VPHADDD        Y6, Y4, Y4
+	VMOVDQU        64(SP), Y1
+	VMOVDQU        96(SP), Y2
+	VBROADCASTI128 8(R12)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y6
+	VPSHUFB        Y3, Y6, Y6
+	VPSHUFD        $0x00, Y1, Y3
+	VPABSB         Y6, Y8
+	VMOVDQU        (SI), Y9
+	VPSIGNB        Y6, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y6
+	VPMADDWD       Y3, Y6, Y6
+	VBROADCASTI128 24(R12)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0x55, Y1, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        32(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y6, Y6
+	VBROADCASTI128 40(R12)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0xaa, Y1, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        64(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y6, Y6
+	VBROADCASTI128 56(R12)(DX*1), Y3
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VMOVDQU        decode_iq4<>+0(SB), Y8
+	VPSHUFB        Y3, Y8, Y8
+	VPSHUFD        $0xff, Y1, Y1
+	VPABSB         Y8, Y3
+	VMOVDQU        96(SI), Y9
+	VPSIGNB        Y8, Y9, Y9
+	VPMADDUBSW     Y9, Y3, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 72(R12)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x00, Y2, Y1
+	VPABSB         Y3, Y8
+	VMOVDQU        128(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 88(R12)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0x55, Y2, Y1
+	VPABSB         Y3, Y8
+	VMOVDQU        160(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 104(R12)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xaa, Y2, Y1
+	VPABSB         Y3, Y8
+	VMOVDQU        192(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y1, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 120(R12)(DX*1), Y1
+	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
+	VPAND          Y0, Y1, Y1
+	VMOVDQU        decode_iq4<>+0(SB), Y3
+	VPSHUFB        Y1, Y3, Y3
+	VPSHUFD        $0xff, Y2, Y1
+	VPABSB         Y3, Y2
+	VMOVDQU        224(SI), Y8
+	VPSIGNB        Y3, Y8, Y8
+	VPMADDUBSW     Y8, Y2, Y2
+	VPMADDWD       Y1, Y2, Y2
+	VPADDD         Y2, Y6, Y6
+	VPHADDD        Y6, Y7, Y7
+	VPHADDD        Y7, Y5, Y5
+	VPERM2I128     $0x20, Y5, Y4, Y1
+	VPERM2I128     $0x31, Y5, Y4, Y2
+	VPADDD         Y2, Y1, Y1
+	VPXOR          X2, X2, X2
+	VPINSRW        $0x00, (R9), X2, X2
+	VPINSRW        $0x01, (R9)(DX*1), X2, X2
+	VPINSRW        $0x02, (R9)(DX*2), X2, X2
+	VPINSRW        $0x03, (R11), X2, X2
+	VPINSRW        $0x04, (R11)(DX*1), X2, X2
+	VPINSRW        $0x05, (R11)(DX*2), X2, X2
+	VPINSRW        $0x06, (R12), X2, X2
+	VPINSRW        $0x07, (R12)(DX*1), X2, X2
+	VCVTPH2PS      X2, Y2
+	VBROADCASTSS   48(DI), Y3
+	VCVTDQ2PS      Y1, Y1
+	VMULPS         Y3, Y2, Y2
+	VMULPS         Y2, Y1, Y1
+	VADDPS         (AX), Y1, Y1
+	VMOVUPS        Y1, (AX)
+	ADDQ           $+136, R9
+	ADDQ           $+136, R11
+	ADDQ           $+136, R12
+	ADDQ           $0x00000100, SI
+	ADDQ           $0x000000a0, DI
+	SUBQ           $0x01, R8
+	JNZ            block
+	ADDQ           $0x20, AX
+	DECQ           BX
+	JNZ            eight
+	VZEROUPPER
+	RET
+
+DATA decode_x4Low<>+0(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+8(SB)/8, $0x8007800780068006
+DATA decode_x4Low<>+16(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+24(SB)/8, $0x8007800780068006
+DATA decode_x4Low<>+32(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+40(SB)/8, $0x8007800780068006
+DATA decode_x4Low<>+48(SB)/8, $0x8005800580048004
+DATA decode_x4Low<>+56(SB)/8, $0x8007800780068006
+GLOBL decode_x4Low<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4TimesLow<>+0(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+8(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+16(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+24(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+32(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+40(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+48(SB)/8, $0x0001001000010010
+DATA decode_x4TimesLow<>+56(SB)/8, $0x0001001000010010
+GLOBL decode_x4TimesLow<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4High<>+0(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+8(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+16(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+24(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+32(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+40(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+48(SB)/8, $0x0302030203020302
+DATA decode_x4High<>+56(SB)/8, $0x0302030203020302
+GLOBL decode_x4High<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4TimesHigh<>+0(SB)/8, $0x0100040010004000
+DATA decode_x4TimesHigh<>+8(SB)/8, $0x0001000400100040
+DATA decode_x4TimesHigh<>+16(SB)/8, $0x0100040010004000
+DATA decode_x4TimesHigh<>+24(SB)/8, $0x0001000400100040
+DATA decode_x4TimesHigh<>+32(SB)/8, $0x0100040010004000
+DATA decode_x4TimesHigh<>+40(SB)/8, $0x0001000400100040
+DATA decode_x4TimesHigh<>+48(SB)/8, $0x0100040010004000
+DATA decode_x4TimesHigh<>+56(SB)/8, $0x0001000400100040
+GLOBL decode_x4TimesHigh<>(SB), RODATA|NOPTR, $64
+
+DATA decode_x4Mask<>+0(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+8(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+16(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+24(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+32(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+40(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+48(SB)/8, $0x000f000f000f000f
+DATA decode_x4Mask<>+56(SB)/8, $0x000f000f000f000f
+GLOBL decode_x4Mask<>(SB), RODATA|NOPTR, $64
+
+DATA decode_eachWord32<>+0(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+8(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+16(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+24(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+32(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+40(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+48(SB)/8, $0x0020002000200020
+DATA decode_eachWord32<>+56(SB)/8, $0x0020002000200020
+GLOBL decode_eachWord32<>(SB), RODATA|NOPTR, $64
 
 // func dotEightsQ4_0AVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, MMX+
@@ -2706,14 +7368,13 @@ TEXT ·dotEightsQ2_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VXORPS          Z0, Z0, Z0
-	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z1
-	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z2
-	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z3
-	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z4
-	VMOVDQU32       decode_each0f<>+0(SB), Z5
-	VMOVDQU32       decode_each03<>+0(SB), Z6
-	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
+	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z1
+	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z2
+	VMOVDQU32       decode_pickQuarters3<>+0(SB), Z3
+	VMOVDQU32       decode_each0f<>+0(SB), Z4
+	VMOVDQU32       decode_each03<>+0(SB), Z4
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z5
 
 eight:
 	MOVQ   x+32(FP), SI
@@ -2726,7 +7387,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VXORPS Y8, Y8, Y8
+	VXORPS Y6, Y6, Y6
 
 block:
 	PREFETCHT0      (R10)
@@ -2741,264 +7402,268 @@ block:
 	PREFETCHT0      576(R10)
 	PREFETCHT0      640(R10)
 	ADDQ            $0x000002a0, R10
-	VBROADCASTI64X4 (SI), Z9
-	VINSERTI64X4    $0x01, 128(SI), Z9, Z9
-	VBROADCASTI64X4 32(SI), Z10
-	VINSERTI64X4    $0x01, 160(SI), Z10, Z10
-	VBROADCASTI64X4 64(SI), Z11
-	VINSERTI64X4    $0x01, 192(SI), Z11, Z11
-	VBROADCASTI64X4 96(SI), Z12
-	VINSERTI64X4    $0x01, 224(SI), Z12, Z12
-	VBROADCASTI32X4 (DI), Z13
-	VBROADCASTI32X4 16(DI), Z14
-	VBROADCASTI32X4 (R9), Z15
-	VINSERTI32X4    $0x01, (R9)(DX*1), Z15, Z15
-	VINSERTI32X4    $0x02, (R9)(DX*2), Z15, Z15
-	VINSERTI32X4    $0x03, (R11), Z15, Z15
-	VPANDD          Z5, Z15, Z16
-	VPSRLW          $0x04, Z15, Z15
-	VPANDD          Z5, Z15, Z15
-	VPUNPCKLBW      Z0, Z16, Z17
-	VPUNPCKHBW      Z0, Z16, Z16
-	VPUNPCKLBW      Z0, Z15, Z18
-	VPUNPCKHBW      Z0, Z15, Z15
-	VPMADDWD        Z13, Z18, Z18
-	VPDPWSSD        Z14, Z15, Z18
-	VSHUFI32X4      $0x00, Z16, Z17, Z15
-	VMOVDQU32       16(R9), Z20
-	VPANDD          Z6, Z20, Z19
-	VPSHUFB         Z1, Z15, Z21
+	VBROADCASTI64X4 (SI), Z7
+	VINSERTI64X4    $0x01, 128(SI), Z7, Z7
+	VBROADCASTI64X4 32(SI), Z8
+	VINSERTI64X4    $0x01, 160(SI), Z8, Z8
+	VBROADCASTI64X4 64(SI), Z9
+	VINSERTI64X4    $0x01, 192(SI), Z9, Z9
+	VBROADCASTI64X4 96(SI), Z10
+	VINSERTI64X4    $0x01, 224(SI), Z10, Z10
+	VBROADCASTI32X4 (DI), Z11
+	VBROADCASTI32X4 16(DI), Z12
+	VBROADCASTI32X4 (R9), Z13
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z13, Z13
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z13, Z13
+	VINSERTI32X4    $0x03, (R11), Z13, Z13
+	VPANDD          decode_all0f<>+0(SB), Z13, Z14
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          decode_all0f<>+0(SB), Z13, Z13
+	VXORPS          Z15, Z15, Z15
+	VPUNPCKLBW      Z15, Z14, Z16
+	VPUNPCKHBW      Z15, Z14, Z14
+	VXORPS          Z15, Z15, Z15
+	VPUNPCKLBW      Z15, Z13, Z17
+	VPUNPCKHBW      Z15, Z13, Z13
+	VPMADDWD        Z11, Z17, Z15
+	VPDPWSSD        Z12, Z13, Z15
+	VSHUFI32X4      $0x00, Z14, Z16, Z13
+	VMOVDQU32       16(R9), Z18
+	VPANDD          Z4, Z18, Z17
+	VPSHUFB         Z0, Z13, Z19
+	VPMADDUBSW      Z7, Z17, Z17
+	VPMADDWD        Z19, Z17, Z17
+	VPSRLW          $0x02, Z18, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z1, Z13, Z20
+	VPMADDUBSW      Z8, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z17
+	VPSRLW          $0x04, Z18, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z2, Z13, Z20
 	VPMADDUBSW      Z9, Z19, Z19
-	VPMADDWD        Z21, Z19, Z19
-	VPSRLW          $0x02, Z20, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z2, Z15, Z22
-	VPMADDUBSW      Z10, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z19
-	VPSRLW          $0x04, Z20, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z3, Z15, Z22
-	VPMADDUBSW      Z11, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z19
-	VPSRLW          $0x06, Z20, Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z4, Z15, Z15
-	VPMADDUBSW      Z12, Z20, Z20
-	VPDPWSSD        Z15, Z20, Z19
-	VSHUFI32X4      $0x55, Z16, Z17, Z15
-	VMOVDQU32       16(R9)(DX*1), Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z1, Z15, Z22
+	VPDPWSSD        Z20, Z19, Z17
+	VPSRLW          $0x06, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z3, Z13, Z13
+	VPMADDUBSW      Z10, Z18, Z18
+	VPDPWSSD        Z13, Z18, Z17
+	VSHUFI32X4      $0x55, Z14, Z16, Z13
+	VMOVDQU32       16(R9)(DX*1), Z19
+	VPANDD          Z4, Z19, Z18
+	VPSHUFB         Z0, Z13, Z20
+	VPMADDUBSW      Z7, Z18, Z18
+	VPMADDWD        Z20, Z18, Z18
+	VPSRLW          $0x02, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z1, Z13, Z21
+	VPMADDUBSW      Z8, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VPSRLW          $0x04, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z2, Z13, Z21
 	VPMADDUBSW      Z9, Z20, Z20
-	VPMADDWD        Z22, Z20, Z20
-	VPSRLW          $0x02, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z15, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x04, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z15, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x06, Z21, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z4, Z15, Z15
-	VPMADDUBSW      Z12, Z21, Z21
-	VPDPWSSD        Z15, Z21, Z20
-	VSHUFPS         $0x88, Z20, Z19, Z15
-	VSHUFPS         $0xdd, Z20, Z19, Z19
-	VPADDD          Z19, Z15, Z15
-	VSHUFI32X4      $0xaa, Z16, Z17, Z19
-	VMOVDQU32       16(R9)(DX*2), Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z1, Z19, Z22
-	VPMADDUBSW      Z9, Z20, Z20
-	VPMADDWD        Z22, Z20, Z20
-	VPSRLW          $0x02, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z19, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x04, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z19, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x06, Z21, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z4, Z19, Z19
-	VPMADDUBSW      Z12, Z21, Z21
-	VPDPWSSD        Z19, Z21, Z20
-	VSHUFI32X4      $0xff, Z16, Z17, Z16
-	VMOVDQU32       16(R11), Z19
-	VPANDD          Z6, Z19, Z17
-	VPSHUFB         Z1, Z16, Z21
-	VPMADDUBSW      Z9, Z17, Z17
-	VPMADDWD        Z21, Z17, Z17
-	VPSRLW          $0x02, Z19, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z2, Z16, Z22
-	VPMADDUBSW      Z10, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z17
-	VPSRLW          $0x04, Z19, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z3, Z16, Z22
-	VPMADDUBSW      Z11, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z17
+	VPDPWSSD        Z21, Z20, Z18
 	VPSRLW          $0x06, Z19, Z19
-	VPANDD          Z6, Z19, Z19
-	VPSHUFB         Z4, Z16, Z16
-	VPMADDUBSW      Z12, Z19, Z19
-	VPDPWSSD        Z16, Z19, Z17
-	VSHUFPS         $0x88, Z17, Z20, Z16
-	VSHUFPS         $0xdd, Z17, Z20, Z17
-	VPADDD          Z17, Z16, Z16
-	VSHUFPS         $0x88, Z16, Z15, Z17
-	VSHUFPS         $0xdd, Z16, Z15, Z15
-	VPADDD          Z15, Z17, Z17
-	VBROADCASTI32X4 (R11)(DX*1), Z15
-	VINSERTI32X4    $0x01, (R11)(DX*2), Z15, Z15
-	VINSERTI32X4    $0x02, (R12), Z15, Z15
-	VINSERTI32X4    $0x03, (R12)(DX*1), Z15, Z15
-	VPANDD          Z5, Z15, Z16
-	VPSRLW          $0x04, Z15, Z15
-	VPANDD          Z5, Z15, Z15
-	VPUNPCKLBW      Z0, Z16, Z19
-	VPUNPCKHBW      Z0, Z16, Z16
-	VPUNPCKLBW      Z0, Z15, Z20
-	VPUNPCKHBW      Z0, Z15, Z15
-	VPMADDWD        Z13, Z20, Z13
-	VPDPWSSD        Z14, Z15, Z13
-	VSHUFI32X4      $0x00, Z16, Z19, Z14
-	VMOVDQU32       16(R11)(DX*1), Z20
-	VPANDD          Z6, Z20, Z15
-	VPSHUFB         Z1, Z14, Z21
-	VPMADDUBSW      Z9, Z15, Z15
-	VPMADDWD        Z21, Z15, Z15
-	VPSRLW          $0x02, Z20, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z2, Z14, Z22
-	VPMADDUBSW      Z10, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z15
-	VPSRLW          $0x04, Z20, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z3, Z14, Z22
-	VPMADDUBSW      Z11, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z15
-	VPSRLW          $0x06, Z20, Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z4, Z14, Z14
-	VPMADDUBSW      Z12, Z20, Z20
-	VPDPWSSD        Z14, Z20, Z15
-	VSHUFI32X4      $0x55, Z16, Z19, Z14
-	VMOVDQU32       16(R11)(DX*2), Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z1, Z14, Z22
-	VPMADDUBSW      Z9, Z20, Z20
-	VPMADDWD        Z22, Z20, Z20
-	VPSRLW          $0x02, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z14, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x04, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z14, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x06, Z21, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z4, Z14, Z14
-	VPMADDUBSW      Z12, Z21, Z21
-	VPDPWSSD        Z14, Z21, Z20
-	VSHUFPS         $0x88, Z20, Z15, Z14
-	VSHUFPS         $0xdd, Z20, Z15, Z15
-	VPADDD          Z15, Z14, Z14
-	VSHUFI32X4      $0xaa, Z16, Z19, Z15
-	VMOVDQU32       16(R12), Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z1, Z15, Z22
-	VPMADDUBSW      Z9, Z20, Z20
-	VPMADDWD        Z22, Z20, Z20
-	VPSRLW          $0x02, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z2, Z15, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x04, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z15, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x06, Z21, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z4, Z15, Z15
-	VPMADDUBSW      Z12, Z21, Z21
-	VPDPWSSD        Z15, Z21, Z20
-	VSHUFI32X4      $0xff, Z16, Z19, Z15
-	VMOVDQU32       16(R12)(DX*1), Z16
-	VPANDD          Z6, Z16, Z19
-	VPSHUFB         Z1, Z15, Z21
-	VPMADDUBSW      Z9, Z19, Z19
-	VPMADDWD        Z21, Z19, Z9
-	VPSRLW          $0x02, Z16, Z19
-	VPANDD          Z6, Z19, Z19
-	VPSHUFB         Z2, Z15, Z21
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z3, Z13, Z13
 	VPMADDUBSW      Z10, Z19, Z19
-	VPDPWSSD        Z21, Z19, Z9
-	VPSRLW          $0x04, Z16, Z10
-	VPANDD          Z6, Z10, Z10
-	VPSHUFB         Z3, Z15, Z19
-	VPMADDUBSW      Z11, Z10, Z10
-	VPDPWSSD        Z19, Z10, Z9
-	VPSRLW          $0x06, Z16, Z10
-	VPANDD          Z6, Z10, Z10
-	VPSHUFB         Z4, Z15, Z11
-	VPMADDUBSW      Z12, Z10, Z10
-	VPDPWSSD        Z11, Z10, Z9
-	VSHUFPS         $0x88, Z9, Z20, Z10
-	VSHUFPS         $0xdd, Z9, Z20, Z9
-	VPADDD          Z9, Z10, Z10
-	VSHUFPS         $0x88, Z10, Z14, Z9
-	VSHUFPS         $0xdd, Z10, Z14, Z10
-	VPADDD          Z10, Z9, Z9
-	VSHUFI32X4      $0x88, Z9, Z17, Z10
-	VSHUFI32X4      $0xdd, Z9, Z17, Z9
-	VPADDD          Z9, Z10, Z10
-	VSHUFI32X4      $0x08, Z10, Z10, Z9
-	VSHUFI32X4      $0x0d, Z10, Z10, Z10
-	VPADDD          Y10, Y9, Y9
-	VSHUFPS         $0x88, Z13, Z18, Z10
-	VSHUFPS         $0xdd, Z13, Z18, Z11
-	VPADDD          Z11, Z10, Z10
-	VSHUFPS         $0x88, Z10, Z10, Z11
-	VSHUFPS         $0xdd, Z10, Z10, Z10
-	VPADDD          Z10, Z11, Z11
-	VPERMD          Z11, Z7, Z10
-	VPBROADCASTD    80(R9), Y11
-	VPINSRD         $0x01, 80(R9)(DX*1), X11, X11
-	VPINSRD         $0x02, 80(R9)(DX*2), X11, X11
-	VPINSRD         $0x03, 80(R11), X11, X11
-	VPBROADCASTD    80(R11)(DX*1), Y12
-	VPINSRD         $0x01, 80(R11)(DX*2), X12, X12
-	VPINSRD         $0x02, 80(R12), X12, X12
-	VPINSRD         $0x03, 80(R12)(DX*1), X12, X12
-	VINSERTI32X4    $0x01, X12, Y11, Y11
-	VCVTDQ2PS       Y9, Y9
-	VBROADCASTSS    48(DI), Y12
-	VPMOVDW         Y11, X13
-	VCVTPH2PS       X13, Y13
-	VMULPS          Y12, Y13, Y13
-	VMULPS          Y13, Y9, Y9
-	VADDPS          Y9, Y8, Y8
-	VPSRLD          $0x10, Y11, Y11
-	VCVTDQ2PS       Y10, Y10
-	VPMOVDW         Y11, X9
-	VCVTPH2PS       X9, Y9
-	VMULPS          Y12, Y9, Y9
-	VMULPS          Y9, Y10, Y10
-	VSUBPS          Y10, Y8, Y8
+	VPDPWSSD        Z13, Z19, Z18
+	VSHUFPS         $0x88, Z18, Z17, Z13
+	VSHUFPS         $0xdd, Z18, Z17, Z17
+	VPADDD          Z17, Z13, Z13
+	VSHUFI32X4      $0xaa, Z14, Z16, Z17
+	VMOVDQU32       16(R9)(DX*2), Z19
+	VPANDD          Z4, Z19, Z18
+	VPSHUFB         Z0, Z17, Z20
+	VPMADDUBSW      Z7, Z18, Z18
+	VPMADDWD        Z20, Z18, Z18
+	VPSRLW          $0x02, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z1, Z17, Z21
+	VPMADDUBSW      Z8, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VPSRLW          $0x04, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z2, Z17, Z21
+	VPMADDUBSW      Z9, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VPSRLW          $0x06, Z19, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z3, Z17, Z17
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z17, Z19, Z18
+	VSHUFI32X4      $0xff, Z14, Z16, Z14
+	VMOVDQU32       16(R11), Z17
+	VPANDD          Z4, Z17, Z16
+	VPSHUFB         Z0, Z14, Z19
+	VPMADDUBSW      Z7, Z16, Z16
+	VPMADDWD        Z19, Z16, Z16
+	VPSRLW          $0x02, Z17, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z1, Z14, Z20
+	VPMADDUBSW      Z8, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z16
+	VPSRLW          $0x04, Z17, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z2, Z14, Z20
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z16
+	VPSRLW          $0x06, Z17, Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z3, Z14, Z14
+	VPMADDUBSW      Z10, Z17, Z17
+	VPDPWSSD        Z14, Z17, Z16
+	VSHUFPS         $0x88, Z16, Z18, Z14
+	VSHUFPS         $0xdd, Z16, Z18, Z16
+	VPADDD          Z16, Z14, Z14
+	VSHUFPS         $0x88, Z14, Z13, Z16
+	VSHUFPS         $0xdd, Z14, Z13, Z13
+	VPADDD          Z13, Z16, Z16
+	VBROADCASTI32X4 (R11)(DX*1), Z13
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z13, Z13
+	VINSERTI32X4    $0x02, (R12), Z13, Z13
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z13, Z13
+	VPANDD          decode_all0f<>+0(SB), Z13, Z14
+	VPSRLW          $0x04, Z13, Z13
+	VPANDD          decode_all0f<>+0(SB), Z13, Z13
+	VXORPS          Z17, Z17, Z17
+	VPUNPCKLBW      Z17, Z14, Z18
+	VPUNPCKHBW      Z17, Z14, Z14
+	VXORPS          Z17, Z17, Z17
+	VPUNPCKLBW      Z17, Z13, Z19
+	VPUNPCKHBW      Z17, Z13, Z13
+	VPMADDWD        Z11, Z19, Z11
+	VPDPWSSD        Z12, Z13, Z11
+	VSHUFI32X4      $0x00, Z14, Z18, Z12
+	VMOVDQU32       16(R11)(DX*1), Z17
+	VPANDD          Z4, Z17, Z13
+	VPSHUFB         Z0, Z12, Z19
+	VPMADDUBSW      Z7, Z13, Z13
+	VPMADDWD        Z19, Z13, Z13
+	VPSRLW          $0x02, Z17, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z1, Z12, Z20
+	VPMADDUBSW      Z8, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z13
+	VPSRLW          $0x04, Z17, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z2, Z12, Z20
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z13
+	VPSRLW          $0x06, Z17, Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z3, Z12, Z12
+	VPMADDUBSW      Z10, Z17, Z17
+	VPDPWSSD        Z12, Z17, Z13
+	VSHUFI32X4      $0x55, Z14, Z18, Z12
+	VMOVDQU32       16(R11)(DX*2), Z19
+	VPANDD          Z4, Z19, Z17
+	VPSHUFB         Z0, Z12, Z20
+	VPMADDUBSW      Z7, Z17, Z17
+	VPMADDWD        Z20, Z17, Z17
+	VPSRLW          $0x02, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z1, Z12, Z21
+	VPMADDUBSW      Z8, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VPSRLW          $0x04, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z2, Z12, Z21
+	VPMADDUBSW      Z9, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VPSRLW          $0x06, Z19, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z3, Z12, Z12
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z12, Z19, Z17
+	VSHUFPS         $0x88, Z17, Z13, Z12
+	VSHUFPS         $0xdd, Z17, Z13, Z13
+	VPADDD          Z13, Z12, Z12
+	VSHUFI32X4      $0xaa, Z14, Z18, Z13
+	VMOVDQU32       16(R12), Z19
+	VPANDD          Z4, Z19, Z17
+	VPSHUFB         Z0, Z13, Z20
+	VPMADDUBSW      Z7, Z17, Z17
+	VPMADDWD        Z20, Z17, Z17
+	VPSRLW          $0x02, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z1, Z13, Z21
+	VPMADDUBSW      Z8, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VPSRLW          $0x04, Z19, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z2, Z13, Z21
+	VPMADDUBSW      Z9, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VPSRLW          $0x06, Z19, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z3, Z13, Z13
+	VPMADDUBSW      Z10, Z19, Z19
+	VPDPWSSD        Z13, Z19, Z17
+	VSHUFI32X4      $0xff, Z14, Z18, Z13
+	VMOVDQU32       16(R12)(DX*1), Z14
+	VPANDD          Z4, Z14, Z18
+	VPSHUFB         Z0, Z13, Z19
+	VPMADDUBSW      Z7, Z18, Z18
+	VPMADDWD        Z19, Z18, Z7
+	VPSRLW          $0x02, Z14, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z1, Z13, Z19
+	VPMADDUBSW      Z8, Z18, Z18
+	VPDPWSSD        Z19, Z18, Z7
+	VPSRLW          $0x04, Z14, Z8
+	VPANDD          Z4, Z8, Z8
+	VPSHUFB         Z2, Z13, Z18
+	VPMADDUBSW      Z9, Z8, Z8
+	VPDPWSSD        Z18, Z8, Z7
+	VPSRLW          $0x06, Z14, Z8
+	VPANDD          Z4, Z8, Z8
+	VPSHUFB         Z3, Z13, Z9
+	VPMADDUBSW      Z10, Z8, Z8
+	VPDPWSSD        Z9, Z8, Z7
+	VSHUFPS         $0x88, Z7, Z17, Z8
+	VSHUFPS         $0xdd, Z7, Z17, Z7
+	VPADDD          Z7, Z8, Z8
+	VSHUFPS         $0x88, Z8, Z12, Z7
+	VSHUFPS         $0xdd, Z8, Z12, Z8
+	VPADDD          Z8, Z7, Z7
+	VSHUFI32X4      $0x88, Z7, Z16, Z8
+	VSHUFI32X4      $0xdd, Z7, Z16, Z7
+	VPADDD          Z7, Z8, Z8
+	VSHUFI32X4      $0x08, Z8, Z8, Z7
+	VSHUFI32X4      $0x0d, Z8, Z8, Z8
+	VPADDD          Y8, Y7, Y7
+	VSHUFPS         $0x88, Z11, Z15, Z8
+	VSHUFPS         $0xdd, Z11, Z15, Z9
+	VPADDD          Z9, Z8, Z8
+	VSHUFPS         $0x88, Z8, Z8, Z9
+	VSHUFPS         $0xdd, Z8, Z8, Z8
+	VPADDD          Z8, Z9, Z9
+	VPERMD          Z9, Z5, Z8
+	VPBROADCASTD    80(R9), Y9
+	VPINSRD         $0x01, 80(R9)(DX*1), X9, X9
+	VPINSRD         $0x02, 80(R9)(DX*2), X9, X9
+	VPINSRD         $0x03, 80(R11), X9, X9
+	VPBROADCASTD    80(R11)(DX*1), Y10
+	VPINSRD         $0x01, 80(R11)(DX*2), X10, X10
+	VPINSRD         $0x02, 80(R12), X10, X10
+	VPINSRD         $0x03, 80(R12)(DX*1), X10, X10
+	VINSERTI32X4    $0x01, X10, Y9, Y9
+	VCVTDQ2PS       Y7, Y7
+	VBROADCASTSS    48(DI), Y10
+	VPMOVDW         Y9, X11
+	VCVTPH2PS       X11, Y11
+	VMULPS          Y10, Y11, Y11
+	VMULPS          Y11, Y7, Y7
+	VADDPS          Y7, Y6, Y6
+	VPSRLD          $0x10, Y9, Y9
+	VCVTDQ2PS       Y8, Y8
+	VPMOVDW         Y9, X7
+	VCVTPH2PS       X7, Y7
+	VMULPS          Y10, Y7, Y7
+	VMULPS          Y7, Y8, Y8
+	VSUBPS          Y8, Y6, Y6
 	ADDQ            $+84, R9
 	ADDQ            $+84, R11
 	ADDQ            $+84, R12
@@ -3006,7 +7671,7 @@ block:
 	ADDQ            $0x000000a0, DI
 	SUBQ            $0x01, R8
 	JNZ             block
-	VMOVUPS         Y8, (AX)
+	VMOVUPS         Y6, (AX)
 	ADDQ            $0x20, AX
 	DECQ            BX
 	JNZ             eight
@@ -3070,13 +7735,12 @@ DATA decode_rowOrder<>+24(SB)/8, $0x0000000d00000009
 GLOBL decode_rowOrder<>(SB), RODATA|NOPTR, $32
 
 // func dotEightsQ3_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ3_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
 	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z1
 	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z2
@@ -3131,11 +7795,12 @@ block:
 	VPSHUFB         decode_k3Low<>+0(SB), Z14, Z15
 	VPSHUFB         decode_k3High<>+0(SB), Z14, Z16
 	VPSRLVQ         decode_k3ShiftLow<>+0(SB), Z15, Z15
-	VPROLVD         decode_k3ShiftHigh<>+0(SB), Z16, Z16
-	VPANDD          decode_k3MaskLow<>+0(SB), Z15, Z15
-	VPANDD          decode_k3MaskHigh<>+0(SB), Z16, Z16
+	VPSLLVD         decode_k3ShiftLeft<>+0(SB), Z16, Z16
+	VPSRLVD         decode_k3ShiftRight<>+0(SB), Z16, Z16
+	VPANDD          decode_all0f<>+0(SB), Z15, Z15
+	VPANDD          decode_all30<>+0(SB), Z16, Z16
 	VPORD           Z16, Z15, Z15
-	VPSUBB          decode_bytes32<>+0(SB), Z15, Z15
+	VPSUBB          decode_all20<>+0(SB), Z15, Z15
 	VPUNPCKLBW      Z15, Z15, Z16
 	VPUNPCKHBW      Z15, Z15, Z15
 	VPSRAW          $0x08, Z16, Z16
@@ -3278,11 +7943,12 @@ block:
 	VPSHUFB         decode_k3Low<>+0(SB), Z15, Z18
 	VPSHUFB         decode_k3High<>+0(SB), Z15, Z19
 	VPSRLVQ         decode_k3ShiftLow<>+0(SB), Z18, Z18
-	VPROLVD         decode_k3ShiftHigh<>+0(SB), Z19, Z19
-	VPANDD          decode_k3MaskLow<>+0(SB), Z18, Z18
-	VPANDD          decode_k3MaskHigh<>+0(SB), Z19, Z19
+	VPSLLVD         decode_k3ShiftLeft<>+0(SB), Z19, Z19
+	VPSRLVD         decode_k3ShiftRight<>+0(SB), Z19, Z19
+	VPANDD          decode_all0f<>+0(SB), Z18, Z18
+	VPANDD          decode_all30<>+0(SB), Z19, Z19
 	VPORD           Z19, Z18, Z18
-	VPSUBB          decode_bytes32<>+0(SB), Z18, Z18
+	VPSUBB          decode_all20<>+0(SB), Z18, Z18
 	VPUNPCKLBW      Z18, Z18, Z19
 	VPUNPCKHBW      Z18, Z18, Z18
 	VPSRAW          $0x08, Z19, Z19
@@ -3467,76 +8133,6 @@ DATA decode_each07<>+48(SB)/8, $0x0707070707070707
 DATA decode_each07<>+56(SB)/8, $0x0707070707070707
 GLOBL decode_each07<>(SB), RODATA|NOPTR, $64
 
-DATA decode_k3Low<>+0(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+8(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+16(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+24(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+32(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+40(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+48(SB)/8, $0x0908070605040302
-DATA decode_k3Low<>+56(SB)/8, $0x0908070605040302
-GLOBL decode_k3Low<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k3High<>+0(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+8(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+16(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+24(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+32(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+40(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+48(SB)/8, $0x0d0c0b0a0d0c0b0a
-DATA decode_k3High<>+56(SB)/8, $0x0d0c0b0a0d0c0b0a
-GLOBL decode_k3High<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k3ShiftLow<>+0(SB)/8, $0x0000000000000000
-DATA decode_k3ShiftLow<>+8(SB)/8, $0x0000000000000004
-DATA decode_k3ShiftLow<>+16(SB)/8, $0x0000000000000000
-DATA decode_k3ShiftLow<>+24(SB)/8, $0x0000000000000004
-DATA decode_k3ShiftLow<>+32(SB)/8, $0x0000000000000000
-DATA decode_k3ShiftLow<>+40(SB)/8, $0x0000000000000004
-DATA decode_k3ShiftLow<>+48(SB)/8, $0x0000000000000000
-DATA decode_k3ShiftLow<>+56(SB)/8, $0x0000000000000004
-GLOBL decode_k3ShiftLow<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k3ShiftHigh<>+0(SB)/8, $0x0000000200000004
-DATA decode_k3ShiftHigh<>+8(SB)/8, $0x0000001e00000000
-DATA decode_k3ShiftHigh<>+16(SB)/8, $0x0000000200000004
-DATA decode_k3ShiftHigh<>+24(SB)/8, $0x0000001e00000000
-DATA decode_k3ShiftHigh<>+32(SB)/8, $0x0000000200000004
-DATA decode_k3ShiftHigh<>+40(SB)/8, $0x0000001e00000000
-DATA decode_k3ShiftHigh<>+48(SB)/8, $0x0000000200000004
-DATA decode_k3ShiftHigh<>+56(SB)/8, $0x0000001e00000000
-GLOBL decode_k3ShiftHigh<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k3MaskLow<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+32(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+40(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+48(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_k3MaskLow<>+56(SB)/8, $0x0f0f0f0f0f0f0f0f
-GLOBL decode_k3MaskLow<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k3MaskHigh<>+0(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+8(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+16(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+24(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+32(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+40(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+48(SB)/8, $0x3030303030303030
-DATA decode_k3MaskHigh<>+56(SB)/8, $0x3030303030303030
-GLOBL decode_k3MaskHigh<>(SB), RODATA|NOPTR, $64
-
-DATA decode_bytes32<>+0(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+8(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+16(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+24(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+32(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+40(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+48(SB)/8, $0x2020202020202020
-DATA decode_bytes32<>+56(SB)/8, $0x2020202020202020
-GLOBL decode_bytes32<>(SB), RODATA|NOPTR, $64
-
 DATA decode_turn2And62<>+0(SB)/8, $0x0000000000000002
 DATA decode_turn2And62<>+8(SB)/8, $0x0000000000000002
 DATA decode_turn2And62<>+16(SB)/8, $0x0000000000000002
@@ -3590,13 +8186,12 @@ TEXT ·dotEightsQ4_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VXORPS          Z0, Z0, Z0
-	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z1
-	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z2
-	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z3
-	VMOVDQU32       decode_pickNibbles3<>+0(SB), Z4
-	VMOVDQU32       decode_each0f<>+0(SB), Z5
-	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z6
+	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z0
+	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z1
+	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z2
+	VMOVDQU32       decode_pickNibbles3<>+0(SB), Z3
+	VMOVDQU32       decode_each0f<>+0(SB), Z4
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z5
 
 eight:
 	MOVQ   x+32(FP), SI
@@ -3609,7 +8204,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VXORPS Y7, Y7, Y7
+	VXORPS Y6, Y6, Y6
 
 block:
 	PREFETCHT0      (R10)
@@ -3631,258 +8226,260 @@ block:
 	PREFETCHT0      1024(R10)
 	PREFETCHT0      1088(R10)
 	ADDQ            $0x00000480, R10
-	VBROADCASTI64X4 (SI), Z8
-	VINSERTI64X4    $0x01, 64(SI), Z8, Z8
-	VBROADCASTI64X4 32(SI), Z9
-	VINSERTI64X4    $0x01, 96(SI), Z9, Z9
-	VBROADCASTI64X4 128(SI), Z10
-	VINSERTI64X4    $0x01, 192(SI), Z10, Z10
-	VBROADCASTI64X4 160(SI), Z11
-	VINSERTI64X4    $0x01, 224(SI), Z11, Z11
-	VBROADCASTI32X4 32(DI), Z12
-	VBROADCASTI32X4 (R9), Z13
-	VINSERTI32X4    $0x01, (R9)(DX*1), Z13, Z13
-	VINSERTI32X4    $0x02, (R9)(DX*2), Z13, Z13
-	VINSERTI32X4    $0x03, (R11), Z13, Z13
-	VPSHUFD         $0xed, Z13, Z14
-	VPSRLVD         decode_k4Shift<>+0(SB), Z14, Z14
-	VPANDD          decode_k4Low<>+0(SB), Z14, Z14
-	VPSHUFD         $0x84, Z13, Z15
-	VPSRLD          $0x02, Z15, Z15
-	VPANDD          decode_k4High<>+0(SB), Z15, Z15
-	VPORD           Z15, Z14, Z14
-	VPUNPCKLBW      Z0, Z14, Z15
-	VPUNPCKHBW      Z0, Z14, Z14
-	VPMADDWD        Z12, Z14, Z14
-	VSHUFI32X4      $0x00, Z15, Z15, Z16
-	VMOVDQU32       16(R9), Z18
-	VPANDD          Z5, Z18, Z17
-	VPSHUFB         Z1, Z16, Z19
+	VBROADCASTI64X4 (SI), Z7
+	VINSERTI64X4    $0x01, 64(SI), Z7, Z7
+	VBROADCASTI64X4 32(SI), Z8
+	VINSERTI64X4    $0x01, 96(SI), Z8, Z8
+	VBROADCASTI64X4 128(SI), Z9
+	VINSERTI64X4    $0x01, 192(SI), Z9, Z9
+	VBROADCASTI64X4 160(SI), Z10
+	VINSERTI64X4    $0x01, 224(SI), Z10, Z10
+	VBROADCASTI32X4 32(DI), Z11
+	VBROADCASTI32X4 (R9), Z12
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z12, Z12
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z12, Z12
+	VINSERTI32X4    $0x03, (R11), Z12, Z12
+	VPSHUFD         $0xed, Z12, Z13
+	VPSRLVD         decode_k4Shift<>+0(SB), Z13, Z13
+	VPANDD          decode_k4Low<>+0(SB), Z13, Z13
+	VPSHUFD         $0x84, Z12, Z14
+	VPSRLD          $0x02, Z14, Z14
+	VPANDD          decode_k4High<>+0(SB), Z14, Z14
+	VPORD           Z14, Z13, Z13
+	VXORPS          Z14, Z14, Z14
+	VPUNPCKLBW      Z14, Z13, Z15
+	VPUNPCKHBW      Z14, Z13, Z13
+	VPMADDWD        Z11, Z13, Z13
+	VSHUFI32X4      $0x00, Z15, Z15, Z14
+	VMOVDQU32       16(R9), Z17
+	VPANDD          Z4, Z17, Z16
+	VPSHUFB         Z0, Z14, Z18
+	VPMADDUBSW      Z7, Z16, Z16
+	VPMADDWD        Z18, Z16, Z16
+	VPSRLW          $0x04, Z17, Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z1, Z14, Z18
 	VPMADDUBSW      Z8, Z17, Z17
+	VPDPWSSD        Z18, Z17, Z16
+	VMOVDQU32       80(R9), Z17
+	VPANDD          Z4, Z17, Z18
+	VPSHUFB         Z2, Z14, Z19
+	VPMADDUBSW      Z9, Z18, Z18
+	VPDPWSSD        Z19, Z18, Z16
+	VPSRLW          $0x04, Z17, Z17
+	VPANDD          Z4, Z17, Z17
+	VPSHUFB         Z3, Z14, Z14
+	VPMADDUBSW      Z10, Z17, Z17
+	VPDPWSSD        Z14, Z17, Z16
+	VSHUFI32X4      $0x55, Z15, Z15, Z14
+	VMOVDQU32       16(R9)(DX*1), Z18
+	VPANDD          Z4, Z18, Z17
+	VPSHUFB         Z0, Z14, Z19
+	VPMADDUBSW      Z7, Z17, Z17
 	VPMADDWD        Z19, Z17, Z17
 	VPSRLW          $0x04, Z18, Z18
-	VPANDD          Z5, Z18, Z18
-	VPSHUFB         Z2, Z16, Z19
-	VPMADDUBSW      Z9, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z1, Z14, Z19
+	VPMADDUBSW      Z8, Z18, Z18
 	VPDPWSSD        Z19, Z18, Z17
-	VMOVDQU32       80(R9), Z18
-	VPANDD          Z5, Z18, Z19
-	VPSHUFB         Z3, Z16, Z20
-	VPMADDUBSW      Z10, Z19, Z19
+	VMOVDQU32       80(R9)(DX*1), Z18
+	VPANDD          Z4, Z18, Z19
+	VPSHUFB         Z2, Z14, Z20
+	VPMADDUBSW      Z9, Z19, Z19
 	VPDPWSSD        Z20, Z19, Z17
 	VPSRLW          $0x04, Z18, Z18
-	VPANDD          Z5, Z18, Z18
-	VPSHUFB         Z4, Z16, Z16
-	VPMADDUBSW      Z11, Z18, Z18
-	VPDPWSSD        Z16, Z18, Z17
-	VSHUFI32X4      $0x55, Z15, Z15, Z16
-	VMOVDQU32       16(R9)(DX*1), Z19
-	VPANDD          Z5, Z19, Z18
-	VPSHUFB         Z1, Z16, Z20
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z3, Z14, Z14
+	VPMADDUBSW      Z10, Z18, Z18
+	VPDPWSSD        Z14, Z18, Z17
+	VSHUFPS         $0x88, Z17, Z16, Z14
+	VSHUFPS         $0xdd, Z17, Z16, Z16
+	VPADDD          Z16, Z14, Z14
+	VSHUFI32X4      $0xaa, Z15, Z15, Z16
+	VMOVDQU32       16(R9)(DX*2), Z18
+	VPANDD          Z4, Z18, Z17
+	VPSHUFB         Z0, Z16, Z19
+	VPMADDUBSW      Z7, Z17, Z17
+	VPMADDWD        Z19, Z17, Z17
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z1, Z16, Z19
 	VPMADDUBSW      Z8, Z18, Z18
-	VPMADDWD        Z20, Z18, Z18
-	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
+	VPDPWSSD        Z19, Z18, Z17
+	VMOVDQU32       80(R9)(DX*2), Z18
+	VPANDD          Z4, Z18, Z19
 	VPSHUFB         Z2, Z16, Z20
 	VPMADDUBSW      Z9, Z19, Z19
-	VPDPWSSD        Z20, Z19, Z18
-	VMOVDQU32       80(R9)(DX*1), Z19
-	VPANDD          Z5, Z19, Z20
-	VPSHUFB         Z3, Z16, Z21
-	VPMADDUBSW      Z10, Z20, Z20
-	VPDPWSSD        Z21, Z20, Z18
-	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
-	VPSHUFB         Z4, Z16, Z16
-	VPMADDUBSW      Z11, Z19, Z19
-	VPDPWSSD        Z16, Z19, Z18
-	VSHUFPS         $0x88, Z18, Z17, Z16
-	VSHUFPS         $0xdd, Z18, Z17, Z17
-	VPADDD          Z17, Z16, Z16
-	VSHUFI32X4      $0xaa, Z15, Z15, Z17
-	VMOVDQU32       16(R9)(DX*2), Z19
-	VPANDD          Z5, Z19, Z18
-	VPSHUFB         Z1, Z17, Z20
-	VPMADDUBSW      Z8, Z18, Z18
-	VPMADDWD        Z20, Z18, Z18
-	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
-	VPSHUFB         Z2, Z17, Z20
-	VPMADDUBSW      Z9, Z19, Z19
-	VPDPWSSD        Z20, Z19, Z18
-	VMOVDQU32       80(R9)(DX*2), Z19
-	VPANDD          Z5, Z19, Z20
-	VPSHUFB         Z3, Z17, Z21
-	VPMADDUBSW      Z10, Z20, Z20
-	VPDPWSSD        Z21, Z20, Z18
-	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
-	VPSHUFB         Z4, Z17, Z17
-	VPMADDUBSW      Z11, Z19, Z19
-	VPDPWSSD        Z17, Z19, Z18
+	VPDPWSSD        Z20, Z19, Z17
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z3, Z16, Z16
+	VPMADDUBSW      Z10, Z18, Z18
+	VPDPWSSD        Z16, Z18, Z17
 	VSHUFI32X4      $0xff, Z15, Z15, Z15
-	VMOVDQU32       16(R11), Z19
-	VPANDD          Z5, Z19, Z17
-	VPSHUFB         Z1, Z15, Z20
-	VPMADDUBSW      Z8, Z17, Z17
-	VPMADDWD        Z20, Z17, Z17
-	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
+	VMOVDQU32       16(R11), Z18
+	VPANDD          Z4, Z18, Z16
+	VPSHUFB         Z0, Z15, Z19
+	VPMADDUBSW      Z7, Z16, Z16
+	VPMADDWD        Z19, Z16, Z16
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z1, Z15, Z19
+	VPMADDUBSW      Z8, Z18, Z18
+	VPDPWSSD        Z19, Z18, Z16
+	VMOVDQU32       80(R11), Z18
+	VPANDD          Z4, Z18, Z19
 	VPSHUFB         Z2, Z15, Z20
 	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z16
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z3, Z15, Z15
+	VPMADDUBSW      Z10, Z18, Z18
+	VPDPWSSD        Z15, Z18, Z16
+	VSHUFPS         $0x88, Z16, Z17, Z15
+	VSHUFPS         $0xdd, Z16, Z17, Z16
+	VPADDD          Z16, Z15, Z15
+	VSHUFPS         $0x88, Z15, Z14, Z16
+	VSHUFPS         $0xdd, Z15, Z14, Z14
+	VPADDD          Z14, Z16, Z16
+	VBROADCASTI32X4 (R11)(DX*1), Z14
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z14, Z14
+	VINSERTI32X4    $0x02, (R12), Z14, Z14
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z14, Z14
+	VPSHUFD         $0xed, Z14, Z15
+	VPSRLVD         decode_k4Shift<>+0(SB), Z15, Z15
+	VPANDD          decode_k4Low<>+0(SB), Z15, Z15
+	VPSHUFD         $0x84, Z14, Z17
+	VPSRLD          $0x02, Z17, Z17
+	VPANDD          decode_k4High<>+0(SB), Z17, Z17
+	VPORD           Z17, Z15, Z15
+	VXORPS          Z17, Z17, Z17
+	VPUNPCKLBW      Z17, Z15, Z18
+	VPUNPCKHBW      Z17, Z15, Z15
+	VPMADDWD        Z11, Z15, Z11
+	VSHUFI32X4      $0x00, Z18, Z18, Z15
+	VMOVDQU32       16(R11)(DX*1), Z19
+	VPANDD          Z4, Z19, Z17
+	VPSHUFB         Z0, Z15, Z20
+	VPMADDUBSW      Z7, Z17, Z17
+	VPMADDWD        Z20, Z17, Z17
+	VPSRLW          $0x04, Z19, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z1, Z15, Z20
+	VPMADDUBSW      Z8, Z19, Z19
 	VPDPWSSD        Z20, Z19, Z17
-	VMOVDQU32       80(R11), Z19
-	VPANDD          Z5, Z19, Z20
-	VPSHUFB         Z3, Z15, Z21
-	VPMADDUBSW      Z10, Z20, Z20
+	VMOVDQU32       80(R11)(DX*1), Z19
+	VPANDD          Z4, Z19, Z20
+	VPSHUFB         Z2, Z15, Z21
+	VPMADDUBSW      Z9, Z20, Z20
 	VPDPWSSD        Z21, Z20, Z17
 	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
-	VPSHUFB         Z4, Z15, Z15
-	VPMADDUBSW      Z11, Z19, Z19
+	VPANDD          Z4, Z19, Z19
+	VPSHUFB         Z3, Z15, Z15
+	VPMADDUBSW      Z10, Z19, Z19
 	VPDPWSSD        Z15, Z19, Z17
-	VSHUFPS         $0x88, Z17, Z18, Z15
-	VSHUFPS         $0xdd, Z17, Z18, Z17
-	VPADDD          Z17, Z15, Z15
-	VSHUFPS         $0x88, Z15, Z16, Z17
-	VSHUFPS         $0xdd, Z15, Z16, Z15
-	VPADDD          Z15, Z17, Z17
-	VBROADCASTI32X4 (R11)(DX*1), Z15
-	VINSERTI32X4    $0x01, (R11)(DX*2), Z15, Z15
-	VINSERTI32X4    $0x02, (R12), Z15, Z15
-	VINSERTI32X4    $0x03, (R12)(DX*1), Z15, Z15
-	VPSHUFD         $0xed, Z15, Z16
-	VPSRLVD         decode_k4Shift<>+0(SB), Z16, Z16
-	VPANDD          decode_k4Low<>+0(SB), Z16, Z16
-	VPSHUFD         $0x84, Z15, Z18
-	VPSRLD          $0x02, Z18, Z18
-	VPANDD          decode_k4High<>+0(SB), Z18, Z18
-	VPORD           Z18, Z16, Z16
-	VPUNPCKLBW      Z0, Z16, Z18
-	VPUNPCKHBW      Z0, Z16, Z16
-	VPMADDWD        Z12, Z16, Z12
-	VSHUFI32X4      $0x00, Z18, Z18, Z16
-	VMOVDQU32       16(R11)(DX*1), Z20
-	VPANDD          Z5, Z20, Z19
-	VPSHUFB         Z1, Z16, Z21
-	VPMADDUBSW      Z8, Z19, Z19
+	VSHUFI32X4      $0x55, Z18, Z18, Z15
+	VMOVDQU32       16(R11)(DX*2), Z20
+	VPANDD          Z4, Z20, Z19
+	VPSHUFB         Z0, Z15, Z21
+	VPMADDUBSW      Z7, Z19, Z19
 	VPMADDWD        Z21, Z19, Z19
 	VPSRLW          $0x04, Z20, Z20
-	VPANDD          Z5, Z20, Z20
-	VPSHUFB         Z2, Z16, Z21
-	VPMADDUBSW      Z9, Z20, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z1, Z15, Z21
+	VPMADDUBSW      Z8, Z20, Z20
 	VPDPWSSD        Z21, Z20, Z19
-	VMOVDQU32       80(R11)(DX*1), Z20
-	VPANDD          Z5, Z20, Z21
-	VPSHUFB         Z3, Z16, Z22
-	VPMADDUBSW      Z10, Z21, Z21
+	VMOVDQU32       80(R11)(DX*2), Z20
+	VPANDD          Z4, Z20, Z21
+	VPSHUFB         Z2, Z15, Z22
+	VPMADDUBSW      Z9, Z21, Z21
 	VPDPWSSD        Z22, Z21, Z19
 	VPSRLW          $0x04, Z20, Z20
-	VPANDD          Z5, Z20, Z20
-	VPSHUFB         Z4, Z16, Z16
-	VPMADDUBSW      Z11, Z20, Z20
-	VPDPWSSD        Z16, Z20, Z19
-	VSHUFI32X4      $0x55, Z18, Z18, Z16
-	VMOVDQU32       16(R11)(DX*2), Z21
-	VPANDD          Z5, Z21, Z20
-	VPSHUFB         Z1, Z16, Z22
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z3, Z15, Z15
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z15, Z20, Z19
+	VSHUFPS         $0x88, Z19, Z17, Z15
+	VSHUFPS         $0xdd, Z19, Z17, Z17
+	VPADDD          Z17, Z15, Z15
+	VSHUFI32X4      $0xaa, Z18, Z18, Z17
+	VMOVDQU32       16(R12), Z20
+	VPANDD          Z4, Z20, Z19
+	VPSHUFB         Z0, Z17, Z21
+	VPMADDUBSW      Z7, Z19, Z19
+	VPMADDWD        Z21, Z19, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z1, Z17, Z21
 	VPMADDUBSW      Z8, Z20, Z20
-	VPMADDWD        Z22, Z20, Z20
-	VPSRLW          $0x04, Z21, Z21
-	VPANDD          Z5, Z21, Z21
-	VPSHUFB         Z2, Z16, Z22
+	VPDPWSSD        Z21, Z20, Z19
+	VMOVDQU32       80(R12), Z20
+	VPANDD          Z4, Z20, Z21
+	VPSHUFB         Z2, Z17, Z22
 	VPMADDUBSW      Z9, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z20
-	VMOVDQU32       80(R11)(DX*2), Z21
-	VPANDD          Z5, Z21, Z22
-	VPSHUFB         Z3, Z16, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x04, Z21, Z21
-	VPANDD          Z5, Z21, Z21
-	VPSHUFB         Z4, Z16, Z16
-	VPMADDUBSW      Z11, Z21, Z21
-	VPDPWSSD        Z16, Z21, Z20
-	VSHUFPS         $0x88, Z20, Z19, Z16
-	VSHUFPS         $0xdd, Z20, Z19, Z19
-	VPADDD          Z19, Z16, Z16
-	VSHUFI32X4      $0xaa, Z18, Z18, Z19
-	VMOVDQU32       16(R12), Z21
-	VPANDD          Z5, Z21, Z20
-	VPSHUFB         Z1, Z19, Z22
-	VPMADDUBSW      Z8, Z20, Z20
-	VPMADDWD        Z22, Z20, Z20
-	VPSRLW          $0x04, Z21, Z21
-	VPANDD          Z5, Z21, Z21
-	VPSHUFB         Z2, Z19, Z22
-	VPMADDUBSW      Z9, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z20
-	VMOVDQU32       80(R12), Z21
-	VPANDD          Z5, Z21, Z22
-	VPSHUFB         Z3, Z19, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z20
-	VPSRLW          $0x04, Z21, Z21
-	VPANDD          Z5, Z21, Z21
-	VPSHUFB         Z4, Z19, Z19
-	VPMADDUBSW      Z11, Z21, Z21
-	VPDPWSSD        Z19, Z21, Z20
-	VSHUFI32X4      $0xff, Z18, Z18, Z18
-	VMOVDQU32       16(R12)(DX*1), Z19
-	VPANDD          Z5, Z19, Z21
-	VPSHUFB         Z1, Z18, Z22
-	VPMADDUBSW      Z8, Z21, Z21
-	VPMADDWD        Z22, Z21, Z8
-	VPSRLW          $0x04, Z19, Z19
-	VPANDD          Z5, Z19, Z19
-	VPSHUFB         Z2, Z18, Z21
-	VPMADDUBSW      Z9, Z19, Z19
-	VPDPWSSD        Z21, Z19, Z8
-	VMOVDQU32       80(R12)(DX*1), Z9
-	VPANDD          Z5, Z9, Z19
-	VPSHUFB         Z3, Z18, Z21
-	VPMADDUBSW      Z10, Z19, Z19
-	VPDPWSSD        Z21, Z19, Z8
-	VPSRLW          $0x04, Z9, Z9
-	VPANDD          Z5, Z9, Z9
-	VPSHUFB         Z4, Z18, Z10
-	VPMADDUBSW      Z11, Z9, Z9
-	VPDPWSSD        Z10, Z9, Z8
-	VSHUFPS         $0x88, Z8, Z20, Z9
-	VSHUFPS         $0xdd, Z8, Z20, Z8
-	VPADDD          Z8, Z9, Z9
-	VSHUFPS         $0x88, Z9, Z16, Z8
-	VSHUFPS         $0xdd, Z9, Z16, Z9
+	VPDPWSSD        Z22, Z21, Z19
+	VPSRLW          $0x04, Z20, Z20
+	VPANDD          Z4, Z20, Z20
+	VPSHUFB         Z3, Z17, Z17
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z17, Z20, Z19
+	VSHUFI32X4      $0xff, Z18, Z18, Z17
+	VMOVDQU32       16(R12)(DX*1), Z18
+	VPANDD          Z4, Z18, Z20
+	VPSHUFB         Z0, Z17, Z21
+	VPMADDUBSW      Z7, Z20, Z20
+	VPMADDWD        Z21, Z20, Z7
+	VPSRLW          $0x04, Z18, Z18
+	VPANDD          Z4, Z18, Z18
+	VPSHUFB         Z1, Z17, Z20
+	VPMADDUBSW      Z8, Z18, Z18
+	VPDPWSSD        Z20, Z18, Z7
+	VMOVDQU32       80(R12)(DX*1), Z8
+	VPANDD          Z4, Z8, Z18
+	VPSHUFB         Z2, Z17, Z20
+	VPMADDUBSW      Z9, Z18, Z18
+	VPDPWSSD        Z20, Z18, Z7
+	VPSRLW          $0x04, Z8, Z8
+	VPANDD          Z4, Z8, Z8
+	VPSHUFB         Z3, Z17, Z9
+	VPMADDUBSW      Z10, Z8, Z8
+	VPDPWSSD        Z9, Z8, Z7
+	VSHUFPS         $0x88, Z7, Z19, Z8
+	VSHUFPS         $0xdd, Z7, Z19, Z7
+	VPADDD          Z7, Z8, Z8
+	VSHUFPS         $0x88, Z8, Z15, Z7
+	VSHUFPS         $0xdd, Z8, Z15, Z8
+	VPADDD          Z8, Z7, Z7
+	VSHUFI32X4      $0x88, Z7, Z16, Z8
+	VSHUFI32X4      $0xdd, Z7, Z16, Z7
+	VPADDD          Z7, Z8, Z8
+	VSHUFI32X4      $0x08, Z8, Z8, Z7
+	VSHUFI32X4      $0x0d, Z8, Z8, Z8
+	VPADDD          Y8, Y7, Y7
+	VSHUFPS         $0x88, Z11, Z13, Z8
+	VSHUFPS         $0xdd, Z11, Z13, Z9
 	VPADDD          Z9, Z8, Z8
-	VSHUFI32X4      $0x88, Z8, Z17, Z9
-	VSHUFI32X4      $0xdd, Z8, Z17, Z8
+	VSHUFPS         $0x88, Z8, Z8, Z9
+	VSHUFPS         $0xdd, Z8, Z8, Z8
 	VPADDD          Z8, Z9, Z9
-	VSHUFI32X4      $0x08, Z9, Z9, Z8
-	VSHUFI32X4      $0x0d, Z9, Z9, Z9
-	VPADDD          Y9, Y8, Y8
-	VSHUFPS         $0x88, Z12, Z14, Z9
-	VSHUFPS         $0xdd, Z12, Z14, Z10
-	VPADDD          Z10, Z9, Z9
-	VSHUFPS         $0x88, Z9, Z9, Z10
-	VSHUFPS         $0xdd, Z9, Z9, Z9
-	VPADDD          Z9, Z10, Z10
-	VPERMD          Z10, Z6, Z9
-	VBROADCASTI64X4 decode_lane0<>+0(SB), Z10
-	VPERMT2D        Z15, Z10, Z13
+	VPERMD          Z9, Z5, Z8
+	VBROADCASTI64X4 decode_lane0<>+0(SB), Z9
+	VPERMT2D        Z14, Z9, Z12
+	VCVTDQ2PS       Y7, Y7
+	VBROADCASTSS    48(DI), Y9
+	VPMOVDW         Y12, X10
+	VCVTPH2PS       X10, Y10
+	VMULPS          Y9, Y10, Y10
+	VMULPS          Y10, Y7, Y7
+	VADDPS          Y7, Y6, Y6
+	VPSRLD          $0x10, Y12, Y12
 	VCVTDQ2PS       Y8, Y8
-	VBROADCASTSS    48(DI), Y10
-	VPMOVDW         Y13, X11
-	VCVTPH2PS       X11, Y11
-	VMULPS          Y10, Y11, Y11
-	VMULPS          Y11, Y8, Y8
-	VADDPS          Y8, Y7, Y7
-	VPSRLD          $0x10, Y13, Y13
-	VCVTDQ2PS       Y9, Y9
-	VPMOVDW         Y13, X8
-	VCVTPH2PS       X8, Y8
-	VMULPS          Y10, Y8, Y8
-	VMULPS          Y8, Y9, Y9
-	VSUBPS          Y9, Y7, Y7
+	VPMOVDW         Y12, X7
+	VCVTPH2PS       X7, Y7
+	VMULPS          Y9, Y7, Y7
+	VMULPS          Y7, Y8, Y8
+	VSUBPS          Y8, Y6, Y6
 	ADDQ            $+144, R9
 	ADDQ            $+144, R11
 	ADDQ            $+144, R12
@@ -3890,7 +8487,7 @@ block:
 	ADDQ            $0x000000a0, DI
 	SUBQ            $0x01, R8
 	JNZ             block
-	VMOVUPS         Y7, (AX)
+	VMOVUPS         Y6, (AX)
 	ADDQ            $0x20, AX
 	DECQ            BX
 	JNZ             eight
@@ -3937,36 +8534,6 @@ DATA decode_pickNibbles3<>+48(SB)/8, $0x0f0e0f0e0f0e0f0e
 DATA decode_pickNibbles3<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL decode_pickNibbles3<>(SB), RODATA|NOPTR, $64
 
-DATA decode_k4Shift<>+0(SB)/8, $0x0000000000000000
-DATA decode_k4Shift<>+8(SB)/8, $0x0000000400000000
-DATA decode_k4Shift<>+16(SB)/8, $0x0000000000000000
-DATA decode_k4Shift<>+24(SB)/8, $0x0000000400000000
-DATA decode_k4Shift<>+32(SB)/8, $0x0000000000000000
-DATA decode_k4Shift<>+40(SB)/8, $0x0000000400000000
-DATA decode_k4Shift<>+48(SB)/8, $0x0000000000000000
-DATA decode_k4Shift<>+56(SB)/8, $0x0000000400000000
-GLOBL decode_k4Shift<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k4Low<>+0(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+8(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+16(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+24(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+32(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+40(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+48(SB)/8, $0x0f0f0f0f3f3f3f3f
-DATA decode_k4Low<>+56(SB)/8, $0x0f0f0f0f3f3f3f3f
-GLOBL decode_k4Low<>(SB), RODATA|NOPTR, $64
-
-DATA decode_k4High<>+0(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+8(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+16(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+24(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+32(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+40(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+48(SB)/8, $0x3030303000000000
-DATA decode_k4High<>+56(SB)/8, $0x3030303000000000
-GLOBL decode_k4High<>(SB), RODATA|NOPTR, $64
-
 DATA decode_lane0<>+0(SB)/8, $0x0000000400000000
 DATA decode_lane0<>+8(SB)/8, $0x0000000c00000008
 DATA decode_lane0<>+16(SB)/8, $0x0000001400000010
@@ -3980,14 +8547,13 @@ TEXT ·dotEightsQ5_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VXORPS          Z0, Z0, Z0
-	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z1
-	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z2
-	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z3
-	VMOVDQU32       decode_pickNibbles3<>+0(SB), Z4
-	VMOVDQU32       decode_each0f<>+0(SB), Z5
-	VMOVDQU32       decode_each1f<>+0(SB), Z6
-	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z7
+	VMOVDQU32       decode_pickNibbles0<>+0(SB), Z0
+	VMOVDQU32       decode_pickNibbles1<>+0(SB), Z1
+	VMOVDQU32       decode_pickNibbles2<>+0(SB), Z2
+	VMOVDQU32       decode_pickNibbles3<>+0(SB), Z3
+	VMOVDQU32       decode_each0f<>+0(SB), Z4
+	VMOVDQU32       decode_each1f<>+0(SB), Z5
+	VBROADCASTI64X4 decode_rowOrder<>+0(SB), Z6
 
 eight:
 	MOVQ   x+32(FP), SI
@@ -4000,7 +8566,7 @@ eight:
 	ADDQ   R9, R11
 	LEAQ   (DX)(DX*2), R12
 	ADDQ   R11, R12
-	VXORPS Y8, Y8, Y8
+	VXORPS Y7, Y7, Y7
 
 block:
 	PREFETCHT0      (R10)
@@ -4026,330 +8592,332 @@ block:
 	PREFETCHT0      1280(R10)
 	PREFETCHT0      1344(R10)
 	ADDQ            $0x00000580, R10
-	VBROADCASTI64X4 (SI), Z9
-	VINSERTI64X4    $0x01, 64(SI), Z9, Z9
-	VBROADCASTI64X4 32(SI), Z10
-	VINSERTI64X4    $0x01, 96(SI), Z10, Z10
-	VBROADCASTI64X4 128(SI), Z11
-	VINSERTI64X4    $0x01, 192(SI), Z11, Z11
-	VBROADCASTI64X4 160(SI), Z12
-	VINSERTI64X4    $0x01, 224(SI), Z12, Z12
-	VBROADCASTI32X4 32(DI), Z13
-	VBROADCASTI32X4 (R9), Z14
-	VINSERTI32X4    $0x01, (R9)(DX*1), Z14, Z14
-	VINSERTI32X4    $0x02, (R9)(DX*2), Z14, Z14
-	VINSERTI32X4    $0x03, (R11), Z14, Z14
-	VPSHUFD         $0xed, Z14, Z15
-	VPSRLVD         decode_k4Shift<>+0(SB), Z15, Z15
-	VPANDD          decode_k4Low<>+0(SB), Z15, Z15
-	VPSHUFD         $0x84, Z14, Z16
-	VPSRLD          $0x02, Z16, Z16
-	VPANDD          decode_k4High<>+0(SB), Z16, Z16
-	VPORD           Z16, Z15, Z15
-	VPUNPCKLBW      Z0, Z15, Z16
-	VPUNPCKHBW      Z0, Z15, Z15
-	VPMADDWD        Z13, Z15, Z15
-	VSHUFI32X4      $0x00, Z16, Z16, Z17
-	VBROADCASTI64X4 16(R9), Z19
-	VMOVDQU32       48(R9), Z20
+	VBROADCASTI64X4 (SI), Z8
+	VINSERTI64X4    $0x01, 64(SI), Z8, Z8
+	VBROADCASTI64X4 32(SI), Z9
+	VINSERTI64X4    $0x01, 96(SI), Z9, Z9
+	VBROADCASTI64X4 128(SI), Z10
+	VINSERTI64X4    $0x01, 192(SI), Z10, Z10
+	VBROADCASTI64X4 160(SI), Z11
+	VINSERTI64X4    $0x01, 224(SI), Z11, Z11
+	VBROADCASTI32X4 32(DI), Z12
+	VBROADCASTI32X4 (R9), Z13
+	VINSERTI32X4    $0x01, (R9)(DX*1), Z13, Z13
+	VINSERTI32X4    $0x02, (R9)(DX*2), Z13, Z13
+	VINSERTI32X4    $0x03, (R11), Z13, Z13
+	VPSHUFD         $0xed, Z13, Z14
+	VPSRLVD         decode_k4Shift<>+0(SB), Z14, Z14
+	VPANDD          decode_k4Low<>+0(SB), Z14, Z14
+	VPSHUFD         $0x84, Z13, Z15
+	VPSRLD          $0x02, Z15, Z15
+	VPANDD          decode_k4High<>+0(SB), Z15, Z15
+	VPORD           Z15, Z14, Z14
+	VXORPS          Z15, Z15, Z15
+	VPUNPCKLBW      Z15, Z14, Z16
+	VPUNPCKHBW      Z15, Z14, Z14
+	VPMADDWD        Z12, Z14, Z14
+	VSHUFI32X4      $0x00, Z16, Z16, Z15
+	VBROADCASTI64X4 16(R9), Z18
+	VMOVDQU32       48(R9), Z19
+	VPROLVQ         decode_turn4And2<>+0(SB), Z18, Z17
+	VPTERNLOGD      $0xd8, Z4, Z19, Z17
+	VPANDD          Z5, Z17, Z17
+	VPSHUFB         Z0, Z15, Z20
+	VPMADDUBSW      Z8, Z17, Z17
+	VPMADDWD        Z20, Z17, Z17
+	VPSRLW          $0x04, Z19, Z19
+	VPROLVQ         decode_turn3And1<>+0(SB), Z18, Z20
+	VPTERNLOGD      $0xd8, Z4, Z19, Z20
+	VPANDD          Z5, Z20, Z19
+	VPSHUFB         Z1, Z15, Z20
+	VPMADDUBSW      Z9, Z19, Z19
+	VPDPWSSD        Z20, Z19, Z17
+	VMOVDQU32       112(R9), Z19
+	VPROLVQ         decode_turn0And62<>+0(SB), Z18, Z20
+	VPTERNLOGD      $0xd8, Z4, Z19, Z20
+	VPANDD          Z5, Z20, Z20
+	VPSHUFB         Z2, Z15, Z21
+	VPMADDUBSW      Z10, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VPSRLW          $0x04, Z19, Z19
+	VPROLVQ         decode_turn63And61<>+0(SB), Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z19, Z18
+	VPANDD          Z5, Z18, Z18
+	VPSHUFB         Z3, Z15, Z15
+	VPMADDUBSW      Z11, Z18, Z18
+	VPDPWSSD        Z15, Z18, Z17
+	VSHUFI32X4      $0x55, Z16, Z16, Z15
+	VBROADCASTI64X4 16(R9)(DX*1), Z19
+	VMOVDQU32       48(R9)(DX*1), Z20
 	VPROLVQ         decode_turn4And2<>+0(SB), Z19, Z18
-	VPTERNLOGD      $0xd8, Z5, Z20, Z18
-	VPANDD          Z6, Z18, Z18
-	VPSHUFB         Z1, Z17, Z21
-	VPMADDUBSW      Z9, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z20, Z18
+	VPANDD          Z5, Z18, Z18
+	VPSHUFB         Z0, Z15, Z21
+	VPMADDUBSW      Z8, Z18, Z18
 	VPMADDWD        Z21, Z18, Z18
 	VPSRLW          $0x04, Z20, Z20
 	VPROLVQ         decode_turn3And1<>+0(SB), Z19, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z20
-	VPSHUFB         Z2, Z17, Z21
-	VPMADDUBSW      Z10, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z1, Z15, Z21
+	VPMADDUBSW      Z9, Z20, Z20
 	VPDPWSSD        Z21, Z20, Z18
-	VMOVDQU32       112(R9), Z20
+	VMOVDQU32       112(R9)(DX*1), Z20
 	VPROLVQ         decode_turn0And62<>+0(SB), Z19, Z21
-	VPTERNLOGD      $0xd8, Z5, Z20, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z3, Z17, Z22
-	VPMADDUBSW      Z11, Z21, Z21
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z2, Z15, Z22
+	VPMADDUBSW      Z10, Z21, Z21
 	VPDPWSSD        Z22, Z21, Z18
 	VPSRLW          $0x04, Z20, Z20
 	VPROLVQ         decode_turn63And61<>+0(SB), Z19, Z19
-	VPTERNLOGD      $0xd8, Z5, Z20, Z19
-	VPANDD          Z6, Z19, Z19
-	VPSHUFB         Z4, Z17, Z17
-	VPMADDUBSW      Z12, Z19, Z19
-	VPDPWSSD        Z17, Z19, Z18
-	VSHUFI32X4      $0x55, Z16, Z16, Z17
-	VBROADCASTI64X4 16(R9)(DX*1), Z20
-	VMOVDQU32       48(R9)(DX*1), Z21
-	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z19
-	VPTERNLOGD      $0xd8, Z5, Z21, Z19
-	VPANDD          Z6, Z19, Z19
-	VPSHUFB         Z1, Z17, Z22
-	VPMADDUBSW      Z9, Z19, Z19
-	VPMADDWD        Z22, Z19, Z19
-	VPSRLW          $0x04, Z21, Z21
-	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z21
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z3, Z15, Z15
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z15, Z19, Z18
+	VSHUFPS         $0x88, Z18, Z17, Z15
+	VSHUFPS         $0xdd, Z18, Z17, Z17
+	VPADDD          Z17, Z15, Z15
+	VSHUFI32X4      $0xaa, Z16, Z16, Z17
+	VBROADCASTI64X4 16(R9)(DX*2), Z19
+	VMOVDQU32       48(R9)(DX*2), Z20
+	VPROLVQ         decode_turn4And2<>+0(SB), Z19, Z18
+	VPTERNLOGD      $0xd8, Z4, Z20, Z18
+	VPANDD          Z5, Z18, Z18
+	VPSHUFB         Z0, Z17, Z21
+	VPMADDUBSW      Z8, Z18, Z18
+	VPMADDWD        Z21, Z18, Z18
+	VPSRLW          $0x04, Z20, Z20
+	VPROLVQ         decode_turn3And1<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z1, Z17, Z21
+	VPMADDUBSW      Z9, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z18
+	VMOVDQU32       112(R9)(DX*2), Z20
+	VPROLVQ         decode_turn0And62<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z21
 	VPSHUFB         Z2, Z17, Z22
 	VPMADDUBSW      Z10, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z19
-	VMOVDQU32       112(R9)(DX*1), Z21
-	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z17, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z19
-	VPSRLW          $0x04, Z21, Z21
-	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z20
-	VPTERNLOGD      $0xd8, Z5, Z21, Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z4, Z17, Z17
-	VPMADDUBSW      Z12, Z20, Z20
-	VPDPWSSD        Z17, Z20, Z19
-	VSHUFPS         $0x88, Z19, Z18, Z17
-	VSHUFPS         $0xdd, Z19, Z18, Z18
-	VPADDD          Z18, Z17, Z17
-	VSHUFI32X4      $0xaa, Z16, Z16, Z18
-	VBROADCASTI64X4 16(R9)(DX*2), Z20
-	VMOVDQU32       48(R9)(DX*2), Z21
-	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z19
-	VPTERNLOGD      $0xd8, Z5, Z21, Z19
-	VPANDD          Z6, Z19, Z19
-	VPSHUFB         Z1, Z18, Z22
-	VPMADDUBSW      Z9, Z19, Z19
-	VPMADDWD        Z22, Z19, Z19
-	VPSRLW          $0x04, Z21, Z21
-	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z21
-	VPSHUFB         Z2, Z18, Z22
-	VPMADDUBSW      Z10, Z21, Z21
-	VPDPWSSD        Z22, Z21, Z19
-	VMOVDQU32       112(R9)(DX*2), Z21
-	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z18, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z19
-	VPSRLW          $0x04, Z21, Z21
-	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z20
-	VPTERNLOGD      $0xd8, Z5, Z21, Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z4, Z18, Z18
-	VPMADDUBSW      Z12, Z20, Z20
-	VPDPWSSD        Z18, Z20, Z19
+	VPDPWSSD        Z22, Z21, Z18
+	VPSRLW          $0x04, Z20, Z20
+	VPROLVQ         decode_turn63And61<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z3, Z17, Z17
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z17, Z19, Z18
 	VSHUFI32X4      $0xff, Z16, Z16, Z16
-	VBROADCASTI64X4 16(R11), Z20
-	VMOVDQU32       48(R11), Z21
+	VBROADCASTI64X4 16(R11), Z19
+	VMOVDQU32       48(R11), Z20
+	VPROLVQ         decode_turn4And2<>+0(SB), Z19, Z17
+	VPTERNLOGD      $0xd8, Z4, Z20, Z17
+	VPANDD          Z5, Z17, Z17
+	VPSHUFB         Z0, Z16, Z21
+	VPMADDUBSW      Z8, Z17, Z17
+	VPMADDWD        Z21, Z17, Z17
+	VPSRLW          $0x04, Z20, Z20
+	VPROLVQ         decode_turn3And1<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z20
+	VPSHUFB         Z1, Z16, Z21
+	VPMADDUBSW      Z9, Z20, Z20
+	VPDPWSSD        Z21, Z20, Z17
+	VMOVDQU32       112(R11), Z20
+	VPROLVQ         decode_turn0And62<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z4, Z20, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z2, Z16, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z17
+	VPSRLW          $0x04, Z20, Z20
+	VPROLVQ         decode_turn63And61<>+0(SB), Z19, Z19
+	VPTERNLOGD      $0xd8, Z4, Z20, Z19
+	VPANDD          Z5, Z19, Z19
+	VPSHUFB         Z3, Z16, Z16
+	VPMADDUBSW      Z11, Z19, Z19
+	VPDPWSSD        Z16, Z19, Z17
+	VSHUFPS         $0x88, Z17, Z18, Z16
+	VSHUFPS         $0xdd, Z17, Z18, Z17
+	VPADDD          Z17, Z16, Z16
+	VSHUFPS         $0x88, Z16, Z15, Z17
+	VSHUFPS         $0xdd, Z16, Z15, Z15
+	VPADDD          Z15, Z17, Z17
+	VBROADCASTI32X4 (R11)(DX*1), Z15
+	VINSERTI32X4    $0x01, (R11)(DX*2), Z15, Z15
+	VINSERTI32X4    $0x02, (R12), Z15, Z15
+	VINSERTI32X4    $0x03, (R12)(DX*1), Z15, Z15
+	VPSHUFD         $0xed, Z15, Z16
+	VPSRLVD         decode_k4Shift<>+0(SB), Z16, Z16
+	VPANDD          decode_k4Low<>+0(SB), Z16, Z16
+	VPSHUFD         $0x84, Z15, Z18
+	VPSRLD          $0x02, Z18, Z18
+	VPANDD          decode_k4High<>+0(SB), Z18, Z18
+	VPORD           Z18, Z16, Z16
+	VXORPS          Z18, Z18, Z18
+	VPUNPCKLBW      Z18, Z16, Z19
+	VPUNPCKHBW      Z18, Z16, Z16
+	VPMADDWD        Z12, Z16, Z12
+	VSHUFI32X4      $0x00, Z19, Z19, Z16
+	VBROADCASTI64X4 16(R11)(DX*1), Z20
+	VMOVDQU32       48(R11)(DX*1), Z21
 	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z18
-	VPTERNLOGD      $0xd8, Z5, Z21, Z18
-	VPANDD          Z6, Z18, Z18
-	VPSHUFB         Z1, Z16, Z22
-	VPMADDUBSW      Z9, Z18, Z18
+	VPTERNLOGD      $0xd8, Z4, Z21, Z18
+	VPANDD          Z5, Z18, Z18
+	VPSHUFB         Z0, Z16, Z22
+	VPMADDUBSW      Z8, Z18, Z18
 	VPMADDWD        Z22, Z18, Z18
 	VPSRLW          $0x04, Z21, Z21
 	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z21
-	VPSHUFB         Z2, Z16, Z22
-	VPMADDUBSW      Z10, Z21, Z21
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z21
+	VPSHUFB         Z1, Z16, Z22
+	VPMADDUBSW      Z9, Z21, Z21
 	VPDPWSSD        Z22, Z21, Z18
-	VMOVDQU32       112(R11), Z21
+	VMOVDQU32       112(R11)(DX*1), Z21
 	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z21, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z16, Z23
-	VPMADDUBSW      Z11, Z22, Z22
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z22
+	VPSHUFB         Z2, Z16, Z23
+	VPMADDUBSW      Z10, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z18
 	VPSRLW          $0x04, Z21, Z21
 	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z20
-	VPTERNLOGD      $0xd8, Z5, Z21, Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z4, Z16, Z16
-	VPMADDUBSW      Z12, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z21, Z20
+	VPANDD          Z5, Z20, Z20
+	VPSHUFB         Z3, Z16, Z16
+	VPMADDUBSW      Z11, Z20, Z20
 	VPDPWSSD        Z16, Z20, Z18
-	VSHUFPS         $0x88, Z18, Z19, Z16
-	VSHUFPS         $0xdd, Z18, Z19, Z18
-	VPADDD          Z18, Z16, Z16
-	VSHUFPS         $0x88, Z16, Z17, Z18
-	VSHUFPS         $0xdd, Z16, Z17, Z16
-	VPADDD          Z16, Z18, Z18
-	VBROADCASTI32X4 (R11)(DX*1), Z16
-	VINSERTI32X4    $0x01, (R11)(DX*2), Z16, Z16
-	VINSERTI32X4    $0x02, (R12), Z16, Z16
-	VINSERTI32X4    $0x03, (R12)(DX*1), Z16, Z16
-	VPSHUFD         $0xed, Z16, Z17
-	VPSRLVD         decode_k4Shift<>+0(SB), Z17, Z17
-	VPANDD          decode_k4Low<>+0(SB), Z17, Z17
-	VPSHUFD         $0x84, Z16, Z19
-	VPSRLD          $0x02, Z19, Z19
-	VPANDD          decode_k4High<>+0(SB), Z19, Z19
-	VPORD           Z19, Z17, Z17
-	VPUNPCKLBW      Z0, Z17, Z19
-	VPUNPCKHBW      Z0, Z17, Z17
-	VPMADDWD        Z13, Z17, Z13
-	VSHUFI32X4      $0x00, Z19, Z19, Z17
-	VBROADCASTI64X4 16(R11)(DX*1), Z21
-	VMOVDQU32       48(R11)(DX*1), Z22
+	VSHUFI32X4      $0x55, Z19, Z19, Z16
+	VBROADCASTI64X4 16(R11)(DX*2), Z21
+	VMOVDQU32       48(R11)(DX*2), Z22
 	VPROLVQ         decode_turn4And2<>+0(SB), Z21, Z20
-	VPTERNLOGD      $0xd8, Z5, Z22, Z20
-	VPANDD          Z6, Z20, Z20
-	VPSHUFB         Z1, Z17, Z23
-	VPMADDUBSW      Z9, Z20, Z20
+	VPTERNLOGD      $0xd8, Z4, Z22, Z20
+	VPANDD          Z5, Z20, Z20
+	VPSHUFB         Z0, Z16, Z23
+	VPMADDUBSW      Z8, Z20, Z20
 	VPMADDWD        Z23, Z20, Z20
 	VPSRLW          $0x04, Z22, Z22
 	VPROLVQ         decode_turn3And1<>+0(SB), Z21, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z2, Z17, Z23
-	VPMADDUBSW      Z10, Z22, Z22
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z1, Z16, Z23
+	VPMADDUBSW      Z9, Z22, Z22
 	VPDPWSSD        Z23, Z22, Z20
-	VMOVDQU32       112(R11)(DX*1), Z22
+	VMOVDQU32       112(R11)(DX*2), Z22
 	VPROLVQ         decode_turn0And62<>+0(SB), Z21, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z3, Z17, Z24
-	VPMADDUBSW      Z11, Z23, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z23
+	VPSHUFB         Z2, Z16, Z24
+	VPMADDUBSW      Z10, Z23, Z23
 	VPDPWSSD        Z24, Z23, Z20
 	VPSRLW          $0x04, Z22, Z22
 	VPROLVQ         decode_turn63And61<>+0(SB), Z21, Z21
-	VPTERNLOGD      $0xd8, Z5, Z22, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z4, Z17, Z17
-	VPMADDUBSW      Z12, Z21, Z21
-	VPDPWSSD        Z17, Z21, Z20
-	VSHUFI32X4      $0x55, Z19, Z19, Z17
-	VBROADCASTI64X4 16(R11)(DX*2), Z22
-	VMOVDQU32       48(R11)(DX*2), Z23
-	VPROLVQ         decode_turn4And2<>+0(SB), Z22, Z21
-	VPTERNLOGD      $0xd8, Z5, Z23, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z1, Z17, Z24
-	VPMADDUBSW      Z9, Z21, Z21
-	VPMADDWD        Z24, Z21, Z21
-	VPSRLW          $0x04, Z23, Z23
-	VPROLVQ         decode_turn3And1<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z2, Z17, Z24
-	VPMADDUBSW      Z10, Z23, Z23
-	VPDPWSSD        Z24, Z23, Z21
-	VMOVDQU32       112(R11)(DX*2), Z23
-	VPROLVQ         decode_turn0And62<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z24
-	VPSHUFB         Z3, Z17, Z25
-	VPMADDUBSW      Z11, Z24, Z24
-	VPDPWSSD        Z25, Z24, Z21
-	VPSRLW          $0x04, Z23, Z23
-	VPROLVQ         decode_turn63And61<>+0(SB), Z22, Z22
-	VPTERNLOGD      $0xd8, Z5, Z23, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z4, Z17, Z17
-	VPMADDUBSW      Z12, Z22, Z22
-	VPDPWSSD        Z17, Z22, Z21
-	VSHUFPS         $0x88, Z21, Z20, Z17
-	VSHUFPS         $0xdd, Z21, Z20, Z20
-	VPADDD          Z20, Z17, Z17
-	VSHUFI32X4      $0xaa, Z19, Z19, Z20
-	VBROADCASTI64X4 16(R12), Z22
-	VMOVDQU32       48(R12), Z23
-	VPROLVQ         decode_turn4And2<>+0(SB), Z22, Z21
-	VPTERNLOGD      $0xd8, Z5, Z23, Z21
-	VPANDD          Z6, Z21, Z21
-	VPSHUFB         Z1, Z20, Z24
-	VPMADDUBSW      Z9, Z21, Z21
-	VPMADDWD        Z24, Z21, Z21
-	VPSRLW          $0x04, Z23, Z23
-	VPROLVQ         decode_turn3And1<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z23
-	VPSHUFB         Z2, Z20, Z24
-	VPMADDUBSW      Z10, Z23, Z23
-	VPDPWSSD        Z24, Z23, Z21
-	VMOVDQU32       112(R12), Z23
-	VPROLVQ         decode_turn0And62<>+0(SB), Z22, Z24
-	VPTERNLOGD      $0xd8, Z5, Z23, Z24
-	VPANDD          Z6, Z24, Z24
-	VPSHUFB         Z3, Z20, Z25
-	VPMADDUBSW      Z11, Z24, Z24
-	VPDPWSSD        Z25, Z24, Z21
-	VPSRLW          $0x04, Z23, Z23
-	VPROLVQ         decode_turn63And61<>+0(SB), Z22, Z22
-	VPTERNLOGD      $0xd8, Z5, Z23, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z4, Z20, Z20
-	VPMADDUBSW      Z12, Z22, Z22
-	VPDPWSSD        Z20, Z22, Z21
-	VSHUFI32X4      $0xff, Z19, Z19, Z19
-	VBROADCASTI64X4 16(R12)(DX*1), Z20
-	VMOVDQU32       48(R12)(DX*1), Z22
-	VPROLVQ         decode_turn4And2<>+0(SB), Z20, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z23
-	VPSHUFB         Z1, Z19, Z24
-	VPMADDUBSW      Z9, Z23, Z23
-	VPMADDWD        Z24, Z23, Z9
+	VPTERNLOGD      $0xd8, Z4, Z22, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z3, Z16, Z16
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z16, Z21, Z20
+	VSHUFPS         $0x88, Z20, Z18, Z16
+	VSHUFPS         $0xdd, Z20, Z18, Z18
+	VPADDD          Z18, Z16, Z16
+	VSHUFI32X4      $0xaa, Z19, Z19, Z18
+	VBROADCASTI64X4 16(R12), Z21
+	VMOVDQU32       48(R12), Z22
+	VPROLVQ         decode_turn4And2<>+0(SB), Z21, Z20
+	VPTERNLOGD      $0xd8, Z4, Z22, Z20
+	VPANDD          Z5, Z20, Z20
+	VPSHUFB         Z0, Z18, Z23
+	VPMADDUBSW      Z8, Z20, Z20
+	VPMADDWD        Z23, Z20, Z20
 	VPSRLW          $0x04, Z22, Z22
-	VPROLVQ         decode_turn3And1<>+0(SB), Z20, Z23
-	VPTERNLOGD      $0xd8, Z5, Z22, Z23
-	VPANDD          Z6, Z23, Z22
-	VPSHUFB         Z2, Z19, Z23
-	VPMADDUBSW      Z10, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z9
-	VMOVDQU32       112(R12)(DX*1), Z10
-	VPROLVQ         decode_turn0And62<>+0(SB), Z20, Z22
-	VPTERNLOGD      $0xd8, Z5, Z10, Z22
-	VPANDD          Z6, Z22, Z22
-	VPSHUFB         Z3, Z19, Z23
-	VPMADDUBSW      Z11, Z22, Z22
-	VPDPWSSD        Z23, Z22, Z9
-	VPSRLW          $0x04, Z10, Z10
-	VPROLVQ         decode_turn63And61<>+0(SB), Z20, Z11
-	VPTERNLOGD      $0xd8, Z5, Z10, Z11
-	VPANDD          Z6, Z11, Z10
-	VPSHUFB         Z4, Z19, Z11
-	VPMADDUBSW      Z12, Z10, Z10
-	VPDPWSSD        Z11, Z10, Z9
-	VSHUFPS         $0x88, Z9, Z21, Z10
-	VSHUFPS         $0xdd, Z9, Z21, Z9
-	VPADDD          Z9, Z10, Z10
-	VSHUFPS         $0x88, Z10, Z17, Z9
-	VSHUFPS         $0xdd, Z10, Z17, Z10
+	VPROLVQ         decode_turn3And1<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z22
+	VPSHUFB         Z1, Z18, Z23
+	VPMADDUBSW      Z9, Z22, Z22
+	VPDPWSSD        Z23, Z22, Z20
+	VMOVDQU32       112(R12), Z22
+	VPROLVQ         decode_turn0And62<>+0(SB), Z21, Z23
+	VPTERNLOGD      $0xd8, Z4, Z22, Z23
+	VPANDD          Z5, Z23, Z23
+	VPSHUFB         Z2, Z18, Z24
+	VPMADDUBSW      Z10, Z23, Z23
+	VPDPWSSD        Z24, Z23, Z20
+	VPSRLW          $0x04, Z22, Z22
+	VPROLVQ         decode_turn63And61<>+0(SB), Z21, Z21
+	VPTERNLOGD      $0xd8, Z4, Z22, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z3, Z18, Z18
+	VPMADDUBSW      Z11, Z21, Z21
+	VPDPWSSD        Z18, Z21, Z20
+	VSHUFI32X4      $0xff, Z19, Z19, Z18
+	VBROADCASTI64X4 16(R12)(DX*1), Z19
+	VMOVDQU32       48(R12)(DX*1), Z21
+	VPROLVQ         decode_turn4And2<>+0(SB), Z19, Z22
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z22
+	VPSHUFB         Z0, Z18, Z23
+	VPMADDUBSW      Z8, Z22, Z22
+	VPMADDWD        Z23, Z22, Z8
+	VPSRLW          $0x04, Z21, Z21
+	VPROLVQ         decode_turn3And1<>+0(SB), Z19, Z22
+	VPTERNLOGD      $0xd8, Z4, Z21, Z22
+	VPANDD          Z5, Z22, Z21
+	VPSHUFB         Z1, Z18, Z22
+	VPMADDUBSW      Z9, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z8
+	VMOVDQU32       112(R12)(DX*1), Z9
+	VPROLVQ         decode_turn0And62<>+0(SB), Z19, Z21
+	VPTERNLOGD      $0xd8, Z4, Z9, Z21
+	VPANDD          Z5, Z21, Z21
+	VPSHUFB         Z2, Z18, Z22
+	VPMADDUBSW      Z10, Z21, Z21
+	VPDPWSSD        Z22, Z21, Z8
+	VPSRLW          $0x04, Z9, Z9
+	VPROLVQ         decode_turn63And61<>+0(SB), Z19, Z10
+	VPTERNLOGD      $0xd8, Z4, Z9, Z10
+	VPANDD          Z5, Z10, Z9
+	VPSHUFB         Z3, Z18, Z10
+	VPMADDUBSW      Z11, Z9, Z9
+	VPDPWSSD        Z10, Z9, Z8
+	VSHUFPS         $0x88, Z8, Z20, Z9
+	VSHUFPS         $0xdd, Z8, Z20, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFPS         $0x88, Z9, Z16, Z8
+	VSHUFPS         $0xdd, Z9, Z16, Z9
+	VPADDD          Z9, Z8, Z8
+	VSHUFI32X4      $0x88, Z8, Z17, Z9
+	VSHUFI32X4      $0xdd, Z8, Z17, Z8
+	VPADDD          Z8, Z9, Z9
+	VSHUFI32X4      $0x08, Z9, Z9, Z8
+	VSHUFI32X4      $0x0d, Z9, Z9, Z9
+	VPADDD          Y9, Y8, Y8
+	VSHUFPS         $0x88, Z12, Z14, Z9
+	VSHUFPS         $0xdd, Z12, Z14, Z10
 	VPADDD          Z10, Z9, Z9
-	VSHUFI32X4      $0x88, Z9, Z18, Z10
-	VSHUFI32X4      $0xdd, Z9, Z18, Z9
+	VSHUFPS         $0x88, Z9, Z9, Z10
+	VSHUFPS         $0xdd, Z9, Z9, Z9
 	VPADDD          Z9, Z10, Z10
-	VSHUFI32X4      $0x08, Z10, Z10, Z9
-	VSHUFI32X4      $0x0d, Z10, Z10, Z10
-	VPADDD          Y10, Y9, Y9
-	VSHUFPS         $0x88, Z13, Z15, Z10
-	VSHUFPS         $0xdd, Z13, Z15, Z11
-	VPADDD          Z11, Z10, Z10
-	VSHUFPS         $0x88, Z10, Z10, Z11
-	VSHUFPS         $0xdd, Z10, Z10, Z10
-	VPADDD          Z10, Z11, Z11
-	VPERMD          Z11, Z7, Z10
-	VBROADCASTI64X4 decode_lane0<>+0(SB), Z11
-	VPERMT2D        Z16, Z11, Z14
+	VPERMD          Z10, Z6, Z9
+	VBROADCASTI64X4 decode_lane0<>+0(SB), Z10
+	VPERMT2D        Z15, Z10, Z13
+	VCVTDQ2PS       Y8, Y8
+	VBROADCASTSS    48(DI), Y10
+	VPMOVDW         Y13, X11
+	VCVTPH2PS       X11, Y11
+	VMULPS          Y10, Y11, Y11
+	VMULPS          Y11, Y8, Y8
+	VADDPS          Y8, Y7, Y7
+	VPSRLD          $0x10, Y13, Y13
 	VCVTDQ2PS       Y9, Y9
-	VBROADCASTSS    48(DI), Y11
-	VPMOVDW         Y14, X12
-	VCVTPH2PS       X12, Y12
-	VMULPS          Y11, Y12, Y12
-	VMULPS          Y12, Y9, Y9
-	VADDPS          Y9, Y8, Y8
-	VPSRLD          $0x10, Y14, Y14
-	VCVTDQ2PS       Y10, Y10
-	VPMOVDW         Y14, X9
-	VCVTPH2PS       X9, Y9
-	VMULPS          Y11, Y9, Y9
-	VMULPS          Y9, Y10, Y10
-	VSUBPS          Y10, Y8, Y8
+	VPMOVDW         Y13, X8
+	VCVTPH2PS       X8, Y8
+	VMULPS          Y10, Y8, Y8
+	VMULPS          Y8, Y9, Y9
+	VSUBPS          Y9, Y7, Y7
 	ADDQ            $+176, R9
 	ADDQ            $+176, R11
 	ADDQ            $+176, R12
@@ -4357,7 +8925,7 @@ block:
 	ADDQ            $0x000000a0, DI
 	SUBQ            $0x01, R8
 	JNZ             block
-	VMOVUPS         Y8, (AX)
+	VMOVUPS         Y7, (AX)
 	ADDQ            $0x20, AX
 	DECQ            BX
 	JNZ             eight
@@ -4415,13 +8983,12 @@ DATA decode_turn63And61<>+56(SB)/8, $0x000000000000003d
 GLOBL decode_turn63And61<>(SB), RODATA|NOPTR, $64
 
 // func dotEightsQ6_KAVX512(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
-// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, AVX512_VNNI, F16C, MMX+
 TEXT ·dotEightsQ6_KAVX512(SB), NOSPLIT, $0-56
 	MOVQ            dst+0(FP), AX
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickQuarters0<>+0(SB), Z0
 	VMOVDQU32       decode_pickQuarters1<>+0(SB), Z1
 	VMOVDQU32       decode_pickQuarters2<>+0(SB), Z2
@@ -4839,7 +9406,6 @@ TEXT ·dotEightsIQ4_XSAVX512(SB), NOSPLIT, $0-56
 	MOVQ            w+8(FP), CX
 	MOVQ            stride+16(FP), DX
 	MOVQ            eights+24(FP), BX
-	VXORPS          Z0, Z0, Z0
 	VMOVDQU32       decode_pickRuns0<>+0(SB), Z0
 	VMOVDQU32       decode_pickRuns1<>+0(SB), Z1
 	VMOVDQU32       decode_raisedIQ4<>+0(SB), Z2
@@ -4900,14 +9466,15 @@ block:
 	VINSERTI32X4    $0x02, (R9)(DX*2), Z11, Z11
 	VINSERTI32X4    $0x03, (R11), Z11, Z11
 	VPSHUFB         decode_x4Low<>+0(SB), Z11, Z12
-	VPSRLVW         decode_x4ShiftLow<>+0(SB), Z12, Z12
+	VPMULLW         decode_x4TimesLow<>+0(SB), Z12, Z12
+	VPSRLW          $0x04, Z12, Z12
 	VPSHUFB         decode_x4High<>+0(SB), Z11, Z13
-	VPSRLVW         decode_x4ShiftHigh<>+0(SB), Z13, Z13
+	VPMULLW         decode_x4TimesHigh<>+0(SB), Z13, Z13
+	VPSRLW          $0x0e, Z13, Z13
 	VPSLLW          $0x04, Z13, Z13
-	VPANDD          decode_x4MaskLow<>+0(SB), Z12, Z12
-	VPANDD          decode_x4MaskHigh<>+0(SB), Z13, Z13
+	VPANDD          decode_x4Mask<>+0(SB), Z12, Z12
 	VPORD           Z13, Z12, Z12
-	VPSUBW          decode_words32Wide<>+0(SB), Z12, Z12
+	VPSUBW          decode_eachWord32<>+0(SB), Z12, Z12
 	VPMADDWD        Z10, Z12, Z13
 	VSHUFI32X4      $0x00, Z12, Z12, Z14
 	VMOVDQU32       8(R9), Z15
@@ -5027,14 +9594,15 @@ block:
 	VINSERTI32X4    $0x02, (R12), Z12, Z12
 	VINSERTI32X4    $0x03, (R12)(DX*1), Z12, Z12
 	VPSHUFB         decode_x4Low<>+0(SB), Z12, Z14
-	VPSRLVW         decode_x4ShiftLow<>+0(SB), Z14, Z14
+	VPMULLW         decode_x4TimesLow<>+0(SB), Z14, Z14
+	VPSRLW          $0x04, Z14, Z14
 	VPSHUFB         decode_x4High<>+0(SB), Z12, Z16
-	VPSRLVW         decode_x4ShiftHigh<>+0(SB), Z16, Z16
+	VPMULLW         decode_x4TimesHigh<>+0(SB), Z16, Z16
+	VPSRLW          $0x0e, Z16, Z16
 	VPSLLW          $0x04, Z16, Z16
-	VPANDD          decode_x4MaskLow<>+0(SB), Z14, Z14
-	VPANDD          decode_x4MaskHigh<>+0(SB), Z16, Z16
+	VPANDD          decode_x4Mask<>+0(SB), Z14, Z14
 	VPORD           Z16, Z14, Z14
-	VPSUBW          decode_words32Wide<>+0(SB), Z14, Z14
+	VPSUBW          decode_eachWord32<>+0(SB), Z14, Z14
 	VPMADDWD        Z10, Z14, Z10
 	VSHUFI32X4      $0x00, Z14, Z14, Z16
 	VMOVDQU32       8(R11)(DX*1), Z17
@@ -5206,73 +9774,3 @@ DATA decode_pickRuns1<>+40(SB)/8, $0x0d0c0d0c0d0c0d0c
 DATA decode_pickRuns1<>+48(SB)/8, $0x0f0e0f0e0f0e0f0e
 DATA decode_pickRuns1<>+56(SB)/8, $0x0f0e0f0e0f0e0f0e
 GLOBL decode_pickRuns1<>(SB), RODATA|NOPTR, $64
-
-DATA decode_x4Low<>+0(SB)/8, $0x8005800580048004
-DATA decode_x4Low<>+8(SB)/8, $0x8007800780068006
-DATA decode_x4Low<>+16(SB)/8, $0x8005800580048004
-DATA decode_x4Low<>+24(SB)/8, $0x8007800780068006
-DATA decode_x4Low<>+32(SB)/8, $0x8005800580048004
-DATA decode_x4Low<>+40(SB)/8, $0x8007800780068006
-DATA decode_x4Low<>+48(SB)/8, $0x8005800580048004
-DATA decode_x4Low<>+56(SB)/8, $0x8007800780068006
-GLOBL decode_x4Low<>(SB), RODATA|NOPTR, $64
-
-DATA decode_x4ShiftLow<>+0(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+8(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+16(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+24(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+32(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+40(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+48(SB)/8, $0x0004000000040000
-DATA decode_x4ShiftLow<>+56(SB)/8, $0x0004000000040000
-GLOBL decode_x4ShiftLow<>(SB), RODATA|NOPTR, $64
-
-DATA decode_x4High<>+0(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+8(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+16(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+24(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+32(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+40(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+48(SB)/8, $0x0302030203020302
-DATA decode_x4High<>+56(SB)/8, $0x0302030203020302
-GLOBL decode_x4High<>(SB), RODATA|NOPTR, $64
-
-DATA decode_x4ShiftHigh<>+0(SB)/8, $0x0006000400020000
-DATA decode_x4ShiftHigh<>+8(SB)/8, $0x000e000c000a0008
-DATA decode_x4ShiftHigh<>+16(SB)/8, $0x0006000400020000
-DATA decode_x4ShiftHigh<>+24(SB)/8, $0x000e000c000a0008
-DATA decode_x4ShiftHigh<>+32(SB)/8, $0x0006000400020000
-DATA decode_x4ShiftHigh<>+40(SB)/8, $0x000e000c000a0008
-DATA decode_x4ShiftHigh<>+48(SB)/8, $0x0006000400020000
-DATA decode_x4ShiftHigh<>+56(SB)/8, $0x000e000c000a0008
-GLOBL decode_x4ShiftHigh<>(SB), RODATA|NOPTR, $64
-
-DATA decode_x4MaskLow<>+0(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+8(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+16(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+24(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+32(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+40(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+48(SB)/8, $0x000f000f000f000f
-DATA decode_x4MaskLow<>+56(SB)/8, $0x000f000f000f000f
-GLOBL decode_x4MaskLow<>(SB), RODATA|NOPTR, $64
-
-DATA decode_x4MaskHigh<>+0(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+8(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+16(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+24(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+32(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+40(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+48(SB)/8, $0x0030003000300030
-DATA decode_x4MaskHigh<>+56(SB)/8, $0x0030003000300030
-GLOBL decode_x4MaskHigh<>(SB), RODATA|NOPTR, $64
-
-DATA decode_words32Wide<>+0(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+8(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+16(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+24(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+32(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+40(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+48(SB)/8, $0x0020002000200020
-DATA decode_words32Wide<>+56(SB)/8, $0x0020002000200020
-GLOBL decode_words32Wide<>(SB), RODATA|NOPTR, $64

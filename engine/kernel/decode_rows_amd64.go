@@ -35,6 +35,10 @@ var decodersAVX2 = decoders{
 		gguf.Q2_K: dotQ2_KAVX2, gguf.Q3_K: dotQ3_KAVX2, gguf.Q4_K: dotQ4_KAVX2, gguf.Q5_K: dotQ5_KAVX2,
 		gguf.Q6_K: dotQ6_KAVX2, gguf.IQ4_XS: dotIQ4_XSAVX2,
 	},
+	eights: map[gguf.Type]dotEightsFunc{
+		gguf.Q2_K: dotEightsQ2_KAVX2, gguf.Q3_K: dotEightsQ3_KAVX2, gguf.Q4_K: dotEightsQ4_KAVX2, gguf.Q5_K: dotEightsQ5_KAVX2,
+		gguf.Q6_K: dotEightsQ6_KAVX2, gguf.IQ4_XS: dotEightsIQ4_XSAVX2,
+	},
 }
 
 var decodersAVX512 = decoders{

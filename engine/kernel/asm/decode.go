@@ -17,6 +17,8 @@ func decode() {
 			dotEight(f)
 		} else {
 			dotSuper(f)
+			d := pairDecoder{blockFormat: f}
+			d.kernel()
 		}
 	}
 	decodeWide()

@@ -16,20 +16,11 @@ import (
 // stay in registers while the rows go by.
 type wideFormat struct {
 	blockFormat
-	runs   [4][2]int // the 32-element runs of each vector of codes; of the eights of IQ4_XS, see quarters
-	run16  bool      // scales are of 16 elements
-	header int       // offset of the 16 bytes that scales reads
-	scales func(h *wideHeader)
+	runs   [4][2]int                                                      // the 32-element runs of each vector of codes; of the eights of IQ4_XS, see quarters
+	run16  bool                                                           // scales are of 16 elements
 	masks  []byte                                                         // bytes that codes masks with
 	halves func(w *wideDecoder) reg.VecVirtual                            // d in the lower word of eight lanes, and m in the upper
 	codes  func(w *wideDecoder, row int, emit func(codes reg.VecVirtual)) // the four vectors of a row
-}
-
-// wideHeader is what four rows have beside their codes.
-type wideHeader struct {
-	w            *wideDecoder
-	bytes        reg.VecVirtual    // as loaded
-	scales, mins [2]reg.VecVirtual // words; the second nil with 8 scales; mins nil without
 }
 
 var nibbleRuns, quarterRuns = [4][2]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, [4][2]int{{0, 4}, {1, 5}, {2, 6}, {3, 7}}
@@ -37,12 +28,12 @@ var nibbleRuns, quarterRuns = [4][2]int{{0, 2}, {1, 3}, {4, 6}, {5, 7}}, [4][2]i
 // wideFormats gives the layouts to 512 bits.
 func wideFormats() []wideFormat {
 	by := map[string]wideFormat{
-		"Q2_K":   {runs: quarterRuns, run16: true, header: 0, scales: (*wideHeader).q2K, halves: insertedHalves(80, 0), masks: []byte{15, 3}, codes: (*wideDecoder).q2K},
-		"Q3_K":   {runs: quarterRuns, run16: true, header: 94, scales: (*wideHeader).q3K, halves: headerHalves(3, 16), masks: []byte{3, 7}, codes: (*wideDecoder).q3K},
-		"Q4_K":   {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).q4K},
-		"Q5_K":   {runs: nibbleRuns, header: 0, scales: (*wideHeader).q4K, halves: headerHalves(0, 0), masks: []byte{15, 31}, codes: (*wideDecoder).q5K},
-		"IQ4_XS": {header: 0, scales: (*wideHeader).iq4XS, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).iq4XS},
-		"Q6_K":   {runs: quarterRuns, run16: true, header: 192, scales: (*wideHeader).q6K, halves: insertedHalves(206, 16), masks: []byte{15, 63}, codes: (*wideDecoder).q6K},
+		"Q2_K":   {runs: quarterRuns, run16: true, halves: insertedHalves(80, 0), masks: []byte{15, 3}, codes: (*wideDecoder).q2K},
+		"Q3_K":   {runs: quarterRuns, run16: true, halves: headerHalves(3, 16), masks: []byte{3, 7}, codes: (*wideDecoder).q3K},
+		"Q4_K":   {runs: nibbleRuns, halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).q4K},
+		"Q5_K":   {runs: nibbleRuns, halves: headerHalves(0, 0), masks: []byte{15, 31}, codes: (*wideDecoder).q5K},
+		"IQ4_XS": {halves: headerHalves(0, 0), masks: []byte{15}, codes: (*wideDecoder).iq4XS},
+		"Q6_K":   {runs: quarterRuns, run16: true, halves: insertedHalves(206, 16), masks: []byte{15, 63}, codes: (*wideDecoder).q6K},
 	}
 	var out []wideFormat
 	for _, f := range blockFormats {
@@ -61,9 +52,8 @@ func wideFormats() []wideFormat {
 type wideDecoder struct {
 	wideFormat
 	rows    rows
-	zero    reg.VecVirtual
 	loaded  map[string]reg.VecVirtual // constants
-	headers [2]*wideHeader
+	headers [2]*blockHeader
 }
 
 func decodeWide() {
@@ -118,9 +108,9 @@ func (w *wideDecoder) block(x, side reg.GPVirtual, total reg.VecVirtual) {
 	sums := w.sums(side)
 	var fours, low [2]reg.VecVirtual
 	for g := range 2 {
-		h := &wideHeader{w: w, bytes: w.four(4*g, w.header)}
+		h := &blockHeader{width: avx512, bytes: w.four(4*g, headers[w.name].offset)}
+		headers[w.name].read(h)
 		w.headers[g] = h
-		w.wideFormat.scales(h)
 		low[g] = h.sumProduct(sums)
 		fours[g] = addPairs(w.pair(h, 4*g, 0, xs), w.pair(h, 4*g, 2, xs))
 	}
@@ -187,27 +177,13 @@ func (w *wideDecoder) sums(side reg.GPVirtual) [2]reg.VecVirtual {
 	return v
 }
 
-// sumProduct returns, in the four lanes of each row, parts of the product of the sums with the minima; with the scales,
-// if what has to be made up for is the codes' offset.
-func (h *wideHeader) sumProduct(sums [2]reg.VecVirtual) reg.VecVirtual {
-	by, out := h.mins, ZMM()
-	if by[0] == nil {
-		by = h.scales
-	}
-	VPMADDWD(sums[0], by[0], out)
-	if by[1] != nil {
-		dpwssd(sums[1], by[1], out)
-	}
-	return out
-}
-
 // pair returns the products of rows r and r+1 of four, which begin at row first, as addPairs leaves them.
-func (w *wideDecoder) pair(h *wideHeader, first, r int, x []reg.VecVirtual) reg.VecVirtual {
+func (w *wideDecoder) pair(h *blockHeader, first, r int, x []reg.VecVirtual) reg.VecVirtual {
 	return addPairs(w.row(h, first, r, x), w.row(h, first, r+1, x))
 }
 
 // row returns parts of the product of a row in all lanes.
-func (w *wideDecoder) row(h *wideHeader, first, r int, x []reg.VecVirtual) reg.VecVirtual {
+func (w *wideDecoder) row(h *blockHeader, first, r int, x []reg.VecVirtual) reg.VecVirtual {
 	scales := ZMM()
 	high := h.scales[1]
 	if high == nil {
@@ -299,8 +275,6 @@ func (w *wideDecoder) constant(name string, words []uint64) reg.VecVirtual {
 
 // preload loads the constants that the loops use.
 func (w *wideDecoder) preload() {
-	w.zero = ZMM()
-	zero(w.zero)
 	for v := range 4 {
 		if v < 2 || !w.signed {
 			w.pick(v)
@@ -319,11 +293,6 @@ func (w *wideDecoder) preload() {
 func (w *wideDecoder) mask(b byte) reg.VecVirtual {
 	x := uint64(b) * 0x0101010101010101
 	return w.constant("each"+hex(b), []uint64{x, x, x, x, x, x, x, x})
-}
-
-// four16 is a table that repeats 16 bytes four times.
-func four16(name string, low, high uint64) Mem {
-	return table(name, []uint64{low, high, low, high, low, high, low, high})
 }
 
 // four loads 16 bytes at an offset of each of four rows.

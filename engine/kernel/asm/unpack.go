@@ -23,27 +23,30 @@ type blockFormat struct {
 	signed   bool // codes are signed without an offset
 	minima   bool
 	unpack   func(u *unpacker)
+	codes    func(u *unpacker) // K formats: the codes alone
 }
 
 var blockFormats = []blockFormat{
-	{"Q4_0", 18, 32, 8, false, false, func(u *unpacker) { u.scale(0); u.emit(0, u.less(u.nibbles(2), 8)) }},
-	{"Q4_1", 20, 32, 0, false, true, func(u *unpacker) { u.scale(0); u.emit(0, u.nibbles(4)) }},
-	{"Q5_0", 22, 32, 16, false, false, func(u *unpacker) { u.scale(0); u.emit(0, u.less(u.fifthBits(u.nibbles(6), 2), 16)) }},
-	{"Q5_1", 24, 32, 0, false, true, func(u *unpacker) { u.scale(0); u.emit(0, u.fifthBits(u.nibbles(8), 4)) }},
-	{"Q8_0", 34, 32, 0, true, false, func(u *unpacker) { u.scale(0); u.emit(0, u.load(2)) }},
-	{"IQ4_NL", 18, 32, 0, true, false, func(u *unpacker) { u.scale(0); u.emit(0, u.iq4(u.nibbles(2))) }},
-	{"Q2_K", 84, 256, 0, false, true, (*unpacker).q2K},
-	{"Q3_K", 110, 256, 4, false, false, (*unpacker).q3K},
-	{"Q4_K", 144, 256, 0, false, true, (*unpacker).q4K},
-	{"Q5_K", 176, 256, 0, false, true, (*unpacker).q5K},
-	{"Q6_K", 210, 256, 32, false, false, (*unpacker).q6K},
-	{"IQ4_XS", 136, 256, 0, true, false, (*unpacker).iq4XS},
+	{"Q4_0", 18, 32, 8, false, false, func(u *unpacker) { u.scale(0); u.emit(0, u.less(u.nibbles(2), 8)) }, nil},
+	{"Q4_1", 20, 32, 0, false, true, func(u *unpacker) { u.scale(0); u.emit(0, u.nibbles(4)) }, nil},
+	{"Q5_0", 22, 32, 16, false, false, func(u *unpacker) { u.scale(0); u.emit(0, u.less(u.fifthBits(u.nibbles(6), 2), 16)) }, nil},
+	{"Q5_1", 24, 32, 0, false, true, func(u *unpacker) { u.scale(0); u.emit(0, u.fifthBits(u.nibbles(8), 4)) }, nil},
+	{"Q8_0", 34, 32, 0, true, false, func(u *unpacker) { u.scale(0); u.emit(0, u.load(2)) }, nil},
+	{"IQ4_NL", 18, 32, 0, true, false, func(u *unpacker) { u.scale(0); u.emit(0, u.iq4(u.nibbles(2))) }, nil},
+	{"Q2_K", 84, 256, 0, false, true, (*unpacker).q2K, (*unpacker).q2KCodes},
+	{"Q3_K", 110, 256, 4, false, false, (*unpacker).q3K, (*unpacker).q3KCodes},
+	{"Q4_K", 144, 256, 0, false, true, (*unpacker).q4K, (*unpacker).q4KCodes},
+	{"Q5_K", 176, 256, 0, false, true, (*unpacker).q5K, (*unpacker).q5KCodes},
+	{"Q6_K", 210, 256, 32, false, false, (*unpacker).q6K, (*unpacker).q6KCodes},
+	{"IQ4_XS", 136, 256, 0, true, false, (*unpacker).iq4XS, (*unpacker).iq4XSCodes},
 }
 
 // unpacker writes the instructions that unpack one block at src. What becomes of the parts is up to whoever makes it.
 type unpacker struct {
 	src Mem  // address of the block
 	raw bool // leave the format's offset in the codes
+
+	masks map[byte]reg.VecVirtual // those that stay in registers
 
 	scale  func(off int)                                    // simple formats: d (and m behind it) are at off
 	super  func(off int)                                    // K formats: the same
@@ -147,10 +150,17 @@ func shifted(v reg.VecVirtual, n int) reg.VecVirtual {
 }
 
 // field takes bits of v: shifted as shifted does, masked.
-func field(v reg.VecVirtual, shift int, mask byte) reg.VecVirtual {
+func (u *unpacker) field(v reg.VecVirtual, shift int, mask byte) reg.VecVirtual {
 	out := YMM()
-	VPAND(bytes(mask), shifted(v, shift), out)
+	VPAND(u.mask(mask), shifted(v, shift), out)
 	return out
+}
+
+func (u *unpacker) mask(b byte) Op {
+	if v := u.masks[b]; v != nil {
+		return v
+	}
+	return bytes(b)
 }
 
 func or(a, b reg.VecVirtual) reg.VecVirtual {
@@ -173,7 +183,7 @@ func (u *unpacker) nibbles(off int) reg.VecVirtual {
 	v, out := YMM(), YMM()
 	VBROADCASTI128(u.at(off), v)
 	VPSRLVQ(table("lowHigh", []uint64{0, 0, 4, 4}), v, v)
-	VPAND(bytes(15), v, out)
+	VPAND(u.mask(15), v, out)
 	return out
 }
 
@@ -237,10 +247,14 @@ func (u *unpacker) q2K() {
 	VPAND(bytes(15), s, s)
 	u.scales(words(low), words(s))
 	u.super(80)
+	u.q2KCodes()
+}
+
+func (u *unpacker) q2KCodes() {
 	for h := range 2 {
 		q := u.load(16 + 32*h)
 		for j := range 4 {
-			u.emit(128*h+32*j, field(q, -2*j, 3))
+			u.emit(128*h+32*j, u.field(q, -2*j, 3))
 		}
 	}
 }
@@ -248,12 +262,16 @@ func (u *unpacker) q2K() {
 func (u *unpacker) q3K() {
 	u.q3Scales()
 	u.super(108)
+	u.q3KCodes()
+}
+
+func (u *unpacker) q3KCodes() {
 	high := u.load(0)
 	for h := range 2 {
 		q := u.load(32 + 32*h)
 		for j := range 4 {
 			// Bit 4h+j of the high bits becomes bit 2 of the code.
-			c := or(field(q, -2*j, 3), field(high, 2-(4*h+j), 4))
+			c := or(u.field(q, -2*j, 3), u.field(high, 2-(4*h+j), 4))
 			u.emit(128*h+32*j, u.less(c, 4))
 		}
 	}
@@ -327,21 +345,29 @@ func (u *unpacker) scalesK4() {
 func (u *unpacker) q4K() {
 	u.super(0)
 	u.scalesK4()
+	u.q4KCodes()
+}
+
+func (u *unpacker) q4KCodes() {
 	for j := range 4 {
 		q := u.load(16 + 32*j)
-		u.emit(64*j, field(q, 0, 15))
-		u.emit(64*j+32, field(q, -4, 15))
+		u.emit(64*j, u.field(q, 0, 15))
+		u.emit(64*j+32, u.field(q, -4, 15))
 	}
 }
 
 func (u *unpacker) q5K() {
 	u.super(0)
 	u.scalesK4()
+	u.q5KCodes()
+}
+
+func (u *unpacker) q5KCodes() {
 	high := u.load(16)
 	for j := range 4 {
 		q := u.load(48 + 32*j)
-		u.emit(64*j, or(field(q, 0, 15), field(high, 4-2*j, 16)))
-		u.emit(64*j+32, or(field(q, -4, 15), field(high, 3-2*j, 16)))
+		u.emit(64*j, or(u.field(q, 0, 15), u.field(high, 4-2*j, 16)))
+		u.emit(64*j+32, or(u.field(q, -4, 15), u.field(high, 3-2*j, 16)))
 	}
 }
 
@@ -350,10 +376,14 @@ func (u *unpacker) q6K() {
 	VPMOVSXBW(u.at(192), s)
 	u.scales(s, nil)
 	u.super(208)
+	u.q6KCodes()
+}
+
+func (u *unpacker) q6KCodes() {
 	for h := range 2 {
 		a, b, high := u.load(64*h), u.load(64*h+32), u.load(128+32*h)
 		for j, low := range []reg.VecVirtual{a, b, a, b} {
-			c := or(field(low, -4*(j/2), 15), field(high, 4-2*j, 0x30))
+			c := or(u.field(low, -4*(j/2), 15), u.field(high, 4-2*j, 0x30))
 			u.emit(128*h+32*j, u.less(c, 32))
 		}
 	}
@@ -379,6 +409,10 @@ func (u *unpacker) iq4XS() {
 	VPUNPCKHWD(low, low, upper)
 	VINSERTI128(Imm(1), upper, twice, twice)
 	u.scales(twice, nil)
+	u.iq4XSCodes()
+}
+
+func (u *unpacker) iq4XSCodes() {
 	for j := range 8 {
 		u.emit(32*j, u.iq4(u.nibbles(8+16*j)))
 	}
