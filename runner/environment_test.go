@@ -124,18 +124,18 @@ func TestARestrictedRunMovesNoRecordThatItDoesNotReplace(t *testing.T) {
 }
 
 func TestThisMachineIsDescribed(t *testing.T) {
-	e, err := Machine("7")
+	e, err := Machine("7", "generic")
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Machine("7")
+	again, err := Machine("7", "generic")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := again.Diff(e); diff != nil {
 		t.Errorf("two descriptions differ: %v", diff)
 	}
-	if e.EngineVersion != "7" || e.Arch != runtime.GOARCH || e.GoVersion != runtime.Version() || len(e.BinarySHA256) != 64 || e.Usable < 1 || e.Threads < 1 {
+	if e.EngineVersion != "7" || e.Kernels != "generic" || e.Arch != runtime.GOARCH || e.GoVersion != runtime.Version() || len(e.BinarySHA256) != 64 || e.Usable < 1 || e.Threads < 1 {
 		t.Errorf("%+v", e)
 	}
 	if runtime.GOOS == "linux" && (e.Kernel == "" || e.MemoryGiB == 0 || !strings.HasPrefix(e.OS, "linux")) {

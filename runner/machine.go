@@ -23,11 +23,11 @@ import (
 
 // Machine describes this machine and the running binary. What the system does not tell is left empty; only a binary
 // that cannot be read is an error, because two versions of it could then not be told apart.
-func Machine(engineVersion string) (results.Environment, error) {
+func Machine(engineVersion, kernels string) (results.Environment, error) {
 	e := results.Environment{
 		Schema: results.EnvironmentSchema, Arch: runtime.GOARCH, Threads: runtime.NumCPU(), Usable: runtime.GOMAXPROCS(0),
 		Governor: governors("/sys/devices/system/cpu"), Boost: boost("/sys/devices/system/cpu"),
-		GoVersion: runtime.Version(), Commit: commit(), EngineVersion: engineVersion,
+		GoVersion: runtime.Version(), Commit: commit(), EngineVersion: engineVersion, Kernels: kernels,
 	}
 	if id, err := host.HostID(); err == nil {
 		// The machine id itself is meant to stay private (machine-id(5)).

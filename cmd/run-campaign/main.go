@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"attnbudget/campaigns"
+	"attnbudget/engine/kernel"
 	"attnbudget/engine/source"
 	"attnbudget/results"
 	"attnbudget/runner"
@@ -60,6 +61,7 @@ Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	chooseKernels(root)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w\nsee '%s --help'", err, c.CommandPath())}
 	})
@@ -74,6 +76,18 @@ Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with
 	}
 	root.AddCommand(newUnit())
 	return root
+}
+
+// chooseKernels gives every command the flag --kernels. Child processes get the choice by the environment.
+func chooseKernels(root *cobra.Command) {
+	name := root.PersistentFlags().String("kernels", os.Getenv(kernel.Variable), `inner loops of the engine: auto (the fastest here), generic, avx2, avx512, or
+upstream: slower, every sum in the order of llama.cpp's build for AVX2, so that results are its own to the last digit`)
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if err := kernel.Use(*name); err != nil {
+			return &usageError{fmt.Errorf("--kernels (or %s): %w", kernel.Variable, err)}
+		}
+		return os.Setenv(kernel.Variable, *name)
+	}
 }
 
 // usageError is a mistake in the command line.

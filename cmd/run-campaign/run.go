@@ -10,6 +10,7 @@ import (
 
 	"attnbudget/campaigns"
 	"attnbudget/engine"
+	"attnbudget/engine/kernel"
 	"attnbudget/plan"
 	"attnbudget/results"
 	"attnbudget/runner"
@@ -186,7 +187,7 @@ func (f *runFlags) options() (runner.Options, error) {
 		}
 		o.Until = t
 	}
-	env, err := runner.Machine(engine.Version)
+	env, err := runner.Machine(engine.Version, kernel.Name())
 	if err != nil {
 		return o, err
 	}

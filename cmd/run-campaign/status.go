@@ -7,6 +7,7 @@ import (
 
 	"attnbudget/campaigns"
 	"attnbudget/engine"
+	"attnbudget/engine/kernel"
 	"attnbudget/plan"
 	"attnbudget/results"
 	"attnbudget/runner"
@@ -33,7 +34,7 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			env, err := runner.Machine(engine.Version)
+			env, err := runner.Machine(engine.Version, kernel.Name())
 			if err != nil {
 				return err
 			}

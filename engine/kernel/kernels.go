@@ -1,7 +1,9 @@
 package kernel
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/kernel/upstream"
@@ -73,19 +75,46 @@ type kernels struct {
 	storeQ8_0      func(dst []byte, src []float32)
 }
 
-// active is what the processor can do best, or what the environment variable ATTNBUDGET_KERNEL asks for.
-var active = choose(os.Getenv("ATTNBUDGET_KERNEL"))
+// Variable is the environment variable that names the kernels to use, for this process and those it starts.
+const Variable = "ATTNBUDGET_KERNEL"
 
-// choose returns the best of the available kernels, or those with the name, if there are any.
-func choose(name string) kernels {
-	all := available()
-	best := all[len(all)-1]
-	for _, k := range append(all, inUpstreamsOrder(best)) {
-		if k.name == name {
-			return k
-		}
+// active is what the processor can do best, or what Variable or Use asks for.
+var active = startWith(os.Getenv(Variable))
+
+func startWith(name string) kernels {
+	if k, err := named(name); err == nil {
+		return k
 	}
-	return best
+	return best()
+}
+
+func best() kernels {
+	all := available()
+	return all[len(all)-1]
+}
+
+// Use makes this process compute with the named kernels; "" and "auto" mean the fastest the processor has. It is to be called
+// before the first Pool is made. The error of an unknown name lists those there are.
+func Use(name string) error {
+	k, err := named(name)
+	if err == nil {
+		active = k
+	}
+	return err
+}
+
+func named(name string) (kernels, error) {
+	if name == "" || name == "auto" {
+		return best(), nil
+	}
+	var names []string
+	for _, k := range append(available(), inUpstreamsOrder(best())) {
+		if k.name == name {
+			return k, nil
+		}
+		names = append(names, k.name)
+	}
+	return kernels{}, fmt.Errorf("no kernels named %q: this processor has auto, %s", name, strings.Join(names, ", "))
 }
 
 // Name tells which kernels are in use: "generic", "avx2", "avx512" or "upstream".

@@ -1,7 +1,6 @@
 package model
 
 import (
-
 	"attnbudget/engine/drop"
 	"attnbudget/engine/kernel"
 	"attnbudget/engine/kvcache"

@@ -26,7 +26,7 @@ type machine struct {
 }
 
 func identify(s settings) (machine, error) {
-	e, err := runner.Machine(ourengine.Version)
+	e, err := runner.Machine(ourengine.Version, kernel.Name())
 	if err != nil {
 		return machine{}, err
 	}
