@@ -11,6 +11,7 @@ import (
 	"attnbudget/engine"
 	"attnbudget/engine/drop"
 	"attnbudget/engine/eval"
+	"attnbudget/engine/kernel"
 	"attnbudget/engine/source"
 	"attnbudget/runner"
 	"attnbudget/runner/embedded"
@@ -112,7 +113,7 @@ func (w baseWriter) Run(ctx context.Context, c eval.Context, _ []eval.Chunk, eac
 // newBaseWriter says what the logits file will take, and refuses one that cannot fit, before anything is evaluated or written.
 // Where the system does not tell the free space, nothing is refused.
 func newBaseWriter(c *cobra.Command, path string, p *eval.Perplexity, s subject) (baseWriter, error) {
-	environment, err := runner.Machine(engine.Version)
+	environment, err := runner.Machine(engine.Version, kernel.Name())
 	if err != nil {
 		return baseWriter{}, err
 	}
