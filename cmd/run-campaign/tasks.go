@@ -85,9 +85,11 @@ func newWinogrande() *cobra.Command {
 		Short: "Score two-way fill-in tasks, as llama-perplexity --winogrande does or as it means to",
 		Long: `Scores two-way fill-in tasks. Upstream takes the probability of one token from the wrong place where little follows the blank. The result is by
 the corrected rule or, with --upstream-compat, by upstream's, for comparison with published figures; --json has both. Upstream also leaves out
-the last row of a file that does not end in an empty line; so does --upstream-compat, with a warning.`,
-		Example: `  run-campaign winogrande -m model.gguf -f winogrande-debiased-eval.csv --upstream-compat`,
-		Args:    positional(),
+the last row of a file that does not end in an empty line; so does --upstream-compat, with a warning. Campaigns give the result by upstream's
+rule and record both.`,
+		Example: `  run-campaign winogrande -m model.gguf -f winogrande-debiased-eval.csv
+  run-campaign winogrande -m model.gguf -f winogrande-debiased-eval.csv --upstream-compat`,
+		Args: positional(),
 		RunE: func(c *cobra.Command, _ []string) error {
 			o, in, err := f.read(c)
 			if err != nil {
