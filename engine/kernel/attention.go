@@ -11,7 +11,8 @@ import (
 type Span struct{ From, To int }
 
 // Attention describes one attention: Out = softmax(Scale * Q Kᵀ) V over the visible cells. Query head h reads head
-// h*HeadsKV/Heads of K and V. Scores, weights and sums are float32 whatever the cache type.
+// h*HeadsKV/Heads of K and V. Scores, weights and sums are float32 whatever the cache type. Where K is quantised, queries are
+// rounded to Q8_0, because upstream multiplies codes with codes.
 type Attention struct {
 	Q, Out         []float32 // [N][Heads*DimK], [N][Heads*DimV]
 	K, V           KVRows
@@ -20,6 +21,10 @@ type Attention struct {
 	DimK, DimV     int
 	Scale          float32
 	Visible        [][]Span // per query row: the cells it sees, ascending, not overlapping; none gives zeros
+
+	// What upstream's order of additions depends on besides.
+	Batch int // query rows before those were left out whose result nobody wants; 0 = N
+	Cells int // cells upstream looks at, visible or not; 0 = up to the last visible one, in steps of 256
 }
 
 const (
@@ -54,6 +59,9 @@ type attentionTile struct {
 	top  []float32 // [rows]: greatest logit so far
 	sum  []float32 // [rows]: sum of the weights so far
 	m, l []float32 // [rows]: of the current chunk
+
+	codes []int8      // [rows][DimK], q in Q8_0
+	side  []blockSide // [rows][DimK/32]
 }
 
 // Attend computes a. The result of a query row depends on that row, the cells and their numbers alone.
@@ -104,13 +112,17 @@ func growTiles(s []attentionTile, n int) []attentionTile {
 
 // lastChunk returns the number of chunks up to the last visible cell.
 func (t *attention) lastChunk() int {
-	end := 0
-	for _, spans := range t.Visible[:t.N] {
+	return (t.lastCell() + chunkCells - 1) / chunkCells
+}
+
+// lastCell returns the end of what is visible.
+func (a *Attention) lastCell() (end int) {
+	for _, spans := range a.Visible[:a.N] {
 		if len(spans) > 0 {
 			end = max(end, spans[len(spans)-1].To)
 		}
 	}
-	return (end + chunkCells - 1) / chunkCells
+	return end
 }
 
 // place says which tile an item is: KV head and query rows [from, to).
@@ -168,6 +180,18 @@ func (t *attention) begin(b *attentionTile, head, from, to int) {
 	b.k, b.v = grow(b.k, t.DimK*groupCells), grow(b.v, t.DimV*groupCells)
 	for i := from; i < to; i++ {
 		copy(b.q[(i-from)*width:][:width], t.Q[i*t.Heads*t.DimK+head*width:])
+	}
+	if !isFloat(t.K.Type) {
+		t.roundToCodes(b)
+	}
+}
+
+// roundToCodes replaces the queries of a tile by what blocks of Q8_0 hold of them.
+func (t *attention) roundToCodes(b *attentionTile) {
+	b.codes, b.side = grow(b.codes, len(b.q)), grow(b.side, len(b.q)/32)
+	t.quantiseBlocks(b.codes, b.side, b.q)
+	for i, c := range b.codes {
+		b.q[i] = b.side[i/32].d * float32(c)
 	}
 }
 

@@ -69,6 +69,17 @@ func (c *attentionCase) build(r *rand.Rand) *Attention {
 	return a
 }
 
+// storedAs is a query as it is multiplied with keys of type t.
+func storedAs(t gguf.Type, q []float32) []float32 {
+	if isFloat(t) {
+		return q
+	}
+	blocks, q := make([]byte, gguf.Q8_0.RowBytes(len(q))), append([]float32(nil), q...)
+	StoreRow(gguf.Q8_0, blocks, q)
+	quant.Dequantize(gguf.Q8_0, q, blocks)
+	return q
+}
+
 // plainAttention is the definition, in float64.
 func plainAttention(a *Attention) []float64 {
 	out := make([]float64, len(a.Out))
@@ -76,7 +87,7 @@ func plainAttention(a *Attention) []float64 {
 	for row := range a.N {
 		for h := range a.Heads {
 			kv := h * a.HeadsKV / a.Heads
-			q, o := a.Q[(row*a.Heads+h)*a.DimK:][:a.DimK], out[(row*a.Heads+h)*a.DimV:][:a.DimV]
+			q, o := storedAs(a.K.Type, a.Q[(row*a.Heads+h)*a.DimK:][:a.DimK]), out[(row*a.Heads+h)*a.DimV:][:a.DimV]
 			top := math.Inf(-1)
 			var sum float64
 			for _, s := range a.Visible[row] {

@@ -35,7 +35,7 @@ type kernels struct {
 
 	// multiplyAdd computes c += a b for row-major a [rows][depth], b [depth][cols], c [rows][cols] with the given strides in
 	// elements. Every element accumulates over depth in order.
-	multiplyAdd func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int)
+	multiplyAdd multiplyAddFunc
 
 	// keys writes, for cells [cell, cell+cells), the numbers of a head to dst [dim][strideDst], a cell per column. few
 	// has room for 16 rows of dim.
@@ -43,6 +43,12 @@ type kernels struct {
 
 	// values writes, for cells [cell, cell+cells), the numbers of a head to dst [cells][dim].
 	values func(dst []float32, v *KVRows, head, cell, cells, dim int)
+
+	// The steps of upstream's flash attention are described at their generic versions.
+	scaleMax      func(x []float32, scale float32) float32
+	dotCells      func(dst, q, k []float32)
+	dotCodedCells func(dst []float32, codes []int8, side []blockSide, k *KVRows, head, cell int, row *rowCodes)
+	addHalves     func(sums, weights, v []float32)
 
 	// attend is Attend with a cache that is not float32; nil means the tiles of attention.go.
 	attend func(p *Pool, a *Attention)
@@ -74,6 +80,8 @@ type kernels struct {
 	quantiseSupers func(codes []int8, side []superSide, x []float32)
 	storeQ8_0      func(dst []byte, src []float32)
 }
+
+type multiplyAddFunc = func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int)
 
 // Variable is the environment variable that names the kernels to use, for this process and those it starts.
 const Variable = "ATTNBUDGET_KERNEL"
@@ -129,6 +137,7 @@ func generic() kernels {
 		multiplyAdd: multiplyAdd,
 		keys:        keys,
 		values:      values,
+		scaleMax:    scaleMax, dotCells: dotCells, dotCodedCells: dotCodedCells, addHalves: addHalves,
 
 		rotateHalves: rotateHalves, rotatePairs: rotatePairs,
 		softMax: upstream.SoftMax, addScaled: upstream.AddScaled,

@@ -79,6 +79,7 @@ type scratch struct {
 	codes rowCodes
 	tile  attentionTile
 	whole wholeScratch
+	flash flashTile
 }
 
 // grow returns s with length n, reusing its memory where it suffices.

@@ -21,6 +21,7 @@ type Pool struct {
 	product   product
 	attention attention
 	whole     wholeAttention
+	flash     flash
 	scratch   []scratch // one per worker
 }
 
@@ -49,6 +50,7 @@ func NewPool(threads int) *Pool {
 	p.product.init(p)
 	p.attention.init(p)
 	p.whole.init(p)
+	p.flash.init(p)
 	for id := 1; id < threads; id++ {
 		w := &worker{sleeper: newSleeper(), id: id}
 		p.workers = append(p.workers, w)

@@ -10,6 +10,8 @@ import (
 // upstream's to the last bit. Unlike with the other kernels they then depend on the size of the batch: upstream has one
 // order for a single row and another for more.
 func inUpstreamsOrder(k kernels) kernels {
+	k.multiplyAdd = fused(k.multiplyAdd, k.name == "generic")
+	k.attend = func(p *Pool, a *Attention) { p.flash.run(p, a) }
 	k.name = "upstream"
 	k.floatPanel = floatPanelUpstream
 	k.quantPanel = quantPanelUpstream
@@ -17,6 +19,23 @@ func inUpstreamsOrder(k kernels) kernels {
 	k.singles = true
 	k.delta, k.convolve, k.sigmoid = deltaUpstream, convolveUpstream, sigmoidUpstream
 	return k
+}
+
+// fused is multiplyAdd with fused multiply-adds in every column: assembly has them in whole vectors, generic code in none.
+func fused(f multiplyAddFunc, generic bool) multiplyAddFunc {
+	return func(c []float32, strideC int, a []float32, strideA int, b []float32, strideB int, rows, depth, cols int) {
+		whole := cols / lanes * lanes
+		if generic {
+			whole = 0
+		}
+		f(c, strideC, a, strideA, b, strideB, rows, depth, whole)
+		if whole == cols || depth == 0 {
+			return
+		}
+		for r := range rows {
+			upstream.MultiplyAdd(c[r*strideC+whole:][:cols-whole], a[r*strideA:][:depth], b[whole:], strideB)
+		}
+	}
 }
 
 // floatPanelUpstream is floatPanel. Batches go through another routine than single rows, if its tiles fit.

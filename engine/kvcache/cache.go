@@ -5,7 +5,6 @@ import (
 
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/kernel"
-	"attnbudget/engine/quant"
 )
 
 // Store is where one attention layer keeps its keys and values.
@@ -32,33 +31,14 @@ func (s *Store) Put(i int, k, v []float32) {
 	kernel.StoreRow(s.V.Type, row(s.V, slot), v)
 }
 
-// Query makes of the query heads of one token what meets the stored keys: rotated as the keys are, and rounded to Q8_0 where
-// keys are quantised, because upstream multiplies codes with codes.
-func (s *Store) Query(q []float32) {
-	s.RotK.Apply(q)
-	if !quantised(s.K.Type) {
-		return
-	}
-	for ; len(q) > 0; q = q[32:] {
-		roundBlock(q[:32])
-	}
+// Looked is how many cells upstream looks at, visible or not: those up to the last that is not free, in steps of 256.
+func (s *Store) Looked() int {
+	c := s.cache.cells
+	return min(len(c.pos), max(1, (c.high+255)/256)*256)
 }
 
-// roundBlock replaces 32 numbers by what a block of Q8_0 would hold of them: a scale of half precision times codes that are
-// rounded to nearest even, as upstream's vector code does.
-func roundBlock(x []float32) {
-	var top float32
-	for _, v := range x {
-		top = max(top, max(v, -v))
-	}
-	if top == 0 {
-		return
-	}
-	d, inverse := quant.HalfToFloat(quant.FloatToHalf(top/127)), 127/top
-	for i, v := range x {
-		x[i] = d * float32(math.RoundToEven(float64(v*inverse)))
-	}
-}
+// Query makes of the query heads of one token what meets the stored keys: rotated as the keys are.
+func (s *Store) Query(q []float32) { s.RotK.Apply(q) }
 
 // Output makes the attention over the stored values of one token what it would be over the values themselves.
 func (s *Store) Output(a []float32) { s.RotV.Apply(a) }

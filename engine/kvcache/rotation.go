@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel"
 )
 
 // RotationDisable is the environment variable with which upstream, and so we, switch the rotation of quantised caches off.
@@ -56,18 +57,16 @@ func commonDim(layers []Layer, dim func(Layer) int) int {
 	return dim(layers[0])
 }
 
-// Apply multiplies every block of x by the orthonormal Walsh-Hadamard matrix, in place. len(x) is a multiple of the order.
+// Apply multiplies every block of x by the orthonormal Walsh-Hadamard matrix, in place, in upstream's order: the numbers are
+// scaled first. len(x) is a multiple of the order.
 func (r Rotation) Apply(x []float32) {
 	if r == 0 {
 		return
 	}
 	n := int(r)
-	scale := float32(1 / math.Sqrt(float64(n)))
+	kernel.Scale(x, 1/float32(math.Sqrt(float64(n))))
 	for ; len(x) > 0; x = x[n:] {
 		hadamard(x[:n])
-		for i := range n {
-			x[i] *= scale
-		}
 	}
 }
 

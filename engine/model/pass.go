@@ -267,11 +267,19 @@ func (p *Pass) attend(a, q *rows, owner int, heads int, scale float32) {
 	p.each(q, func(p *Pass, i int) { p.op.store.Query(p.op.dst.row(i)) })
 	p.attention = kernel.Attention{
 		Q: q.all(), Out: a.all(), K: s.K, V: s.V, N: q.n, Heads: heads, HeadsKV: s.Heads, DimK: s.DimK, DimV: s.DimV,
-		Scale: scale, Visible: p.visible[:q.n],
+		Scale: scale, Visible: p.visible[:q.n], Batch: p.batch(), Cells: s.Looked(),
 	}
 	p.pool.Attend(&p.attention)
 	p.each(a, func(p *Pass, i int) { p.op.store.Output(p.op.src.row(i)) })
 	p.attended(s)
+}
+
+// batch is the number of tokens that upstream would compute at once.
+func (p *Pass) batch() int {
+	if p.variants != nil {
+		return p.variants.tokens
+	}
+	return len(p.tokens)
 }
 
 // head computes the logits of the rows that are left.
