@@ -271,7 +271,7 @@ func TestTwoProcessesDoNotMakeTheSameLogitsFile(t *testing.T) {
 
 func TestAKilledJobOfBaseLogitsGoesOn(t *testing.T) {
 	x := executor(t, "child")
-	j := job(t, "F16", nil, plan.Condition{Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 120})
+	j := job(t, "F16", nil, plan.Condition{Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 60})
 	j.Unit.State = "logits1"
 	want, err := os.ReadFile(baseLogits(t, x, j))
 	if err != nil {
@@ -297,7 +297,7 @@ func TestAKilledJobOfBaseLogitsGoesOn(t *testing.T) {
 	if err != nil || out.Failure != nil {
 		t.Fatalf("%+v, %v", out.Failure, err)
 	}
-	if finished == 0 || finished == 120 || len(told) == 0 || told[len(told)-1] != 120 {
+	if finished == 0 || finished == 60 || len(told) == 0 || told[len(told)-1] != 60 {
 		t.Errorf("%d chunks were finished; then progress %v", finished, told)
 	}
 	got, err := os.ReadFile(j.State)
