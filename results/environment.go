@@ -39,7 +39,7 @@ type Environment struct {
 	Commit        string `json:"commit"` // of the source; with "+changes" if it was not clean
 	BinarySHA256  string `json:"binary_sha256"`
 	EngineVersion string `json:"engine_version"`
-	Kernels       string `json:"kernels"` // which of the engine's inner loops: "avx2", "upstream", ...
+	Kernels       string `json:"kernels,omitempty"` // which of the engine's inner loops: "avx2", "upstream", ...
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the environment's JSON form.
