@@ -89,6 +89,10 @@ func (d *document) decode(n *yaml.Node, v reflect.Value, p path, r rules) {
 		d.decodeNumber(n, v, p, r)
 	case reflect.Float64:
 		d.decodeFraction(n, v, p)
+	case reflect.Bool:
+		if d.is(n, p, "true or false", "!!bool") {
+			v.SetBool(strings.EqualFold(n.Value, "true"))
+		}
 	default:
 		panic(fmt.Sprintf("campaigns: no way to decode a %s", v.Type()))
 	}

@@ -24,6 +24,9 @@ type calibration struct {
 	evaluations int               // about how many it takes to make it
 }
 
+// fitted is what a mask says in place of a surrogate file to have what the stage calibrate fits for its profile.
+const fitted = "fitted"
+
 // profileNames are what a report may have; one that it lacks drops nothing.
 func profileNames() []string {
 	return []string{calibrate.Minimal, calibrate.Light, calibrate.Recommended, calibrate.Max}
@@ -47,9 +50,13 @@ func (c *Campaign) checkMask(m NamedMask, p path) {
 		c.doc.wrong(p.key("report"), choices(profileNames()), "a report has several masks: say which profile is meant")
 	case m.Surrogate != "" && m.Profile == "" && len(m.Layers) == 0:
 		c.doc.wrong(p.key("surrogate"), "say what it stands in for: {layers: [0, 3], surrogate: FILE}", "a surrogate needs layers or a profile")
+	case m.Surrogate == fitted && (m.Profile == "" || m.Report != ""):
+		c.doc.wrong(p.key("surrogate"), "name the file; one that is really called fitted is ./fitted", "only a profile of this campaign's stage calibrate has a fitted surrogate")
 	case m.Profile != "" && m.Report == "" && c.calibrateStage() < 0:
 		c.doc.wrong(p.key("profile"), "add the stage - calibrate: {}, or write {profile: NAME, report: FILE}",
 			"the profile %q of what? This campaign has no stage calibrate", m.Profile)
+	case m.Surrogate == fitted && c.Stages[c.calibrateStage()].Calibrate.Surrogate == "":
+		c.doc.wrong(p.key("surrogate"), "write surrogate: linear in the stage calibrate", "the stage calibrate fits no surrogates")
 	}
 }
 
@@ -64,6 +71,12 @@ func (c *Campaign) checkCalibrate(i int) {
 	}
 	if s.MaxDamage != 0 && s.MaxDamage < s.QualityBudget {
 		c.doc.wrong(p.key("max_damage"), "", `"max_damage" must be at least the quality budget of %g nats, found %g`, s.QualityBudget, s.MaxDamage)
+	}
+	if s.Rank > 0 && s.Surrogate != string(calibrate.LinearSurrogate) {
+		c.doc.wrong(p.key("rank"), "write surrogate: linear", "only linear surrogates have a rank")
+	}
+	if s.SearchWithSurrogates && s.Surrogate == "" {
+		c.doc.wrong(p.key("search_with_surrogates"), "write surrogate: mean or linear", "there are no surrogates to search with")
 	}
 	c.checkInput(s.Text, p.key("text"), builtin.Text)
 }
@@ -125,7 +138,7 @@ func (c *Campaign) resolveStage(i int) {
 		cal := &calibration{Calibration: plan.Calibration{
 			ID: key.ID(), Report: filepath.Join(dir, "calibrations", key.ID()+".json"), Model: m.Name, Input: file, Key: &key,
 		}}
-		if made, err := loadReport(cal.Report); err == nil && made.report.Model.Fingerprint == m.Fingerprint {
+		if made, err := loadReport(cal.Report); err == nil && made.report.Model.Fingerprint == m.Fingerprint && made.report.CheckSurrogates(filepath.Dir(cal.Report)) == nil {
 			cal.SHA256, cal.report = made.SHA256, made.report
 		}
 		c.previewCalibration(m, cal, in.text, at("stages", i, plan.Calibrate))
@@ -133,12 +146,19 @@ func (c *Campaign) resolveStage(i int) {
 	}
 }
 
+// defaultRank is that of linear surrogates.
+const defaultRank = 32
+
 // key is what decides the report for a model.
 func (s *Calibrate) key(fingerprint, text string) plan.CalibrationKey {
 	k := plan.CalibrationKey{
 		ModelFingerprint: fingerprint, Engine: plan.EngineEmbedded, EngineVersion: engine.Version, InputSHA256: text,
 		Context: s.Context, SearchChunks: s.SearchChunks, HeldoutChunks: s.HeldoutChunks, Metric: s.Metric, Search: s.Search,
 		Budget: s.QualityBudget, MaxDamage: s.MaxDamage, Steps: s.Steps, Shortlist: s.Shortlist,
+		Surrogate: s.Surrogate, Rank: s.Rank, WithSurrogates: s.SearchWithSurrogates,
+	}
+	if k.Surrogate == string(calibrate.LinearSurrogate) && k.Rank == 0 {
+		k.Rank = defaultRank
 	}
 	if k.MaxDamage == 0 {
 		k.MaxDamage = 4 * k.Budget
@@ -157,7 +177,8 @@ func (c *Campaign) previewCalibration(m *model, cal *calibration, text []byte, p
 		c.doc.wrong(at("models", m.Name), "", "the tokenizer of model %q cannot be used: %s", m.Name, c.shorten(err, m.Source))
 		return
 	}
-	cal.evaluations, err = calibrate.Preview(tok, text, calibrate.Settings{NCtx: cal.Key.Context, Search: cal.Key.SearchChunks, Heldout: cal.Key.HeldoutChunks}, m.attending())
+	cal.evaluations, err = calibrate.Preview(tok, text, calibrate.Settings{NCtx: cal.Key.Context, Search: cal.Key.SearchChunks, Heldout: cal.Key.HeldoutChunks},
+		calibrate.SurrogatePlan{Kind: calibrate.SurrogateKind(cal.Key.Surrogate), Rank: cal.Key.Rank, Search: cal.Key.WithSurrogates}, m.engine.Info().Embd, m.attending())
 	if err != nil {
 		c.doc.wrong(p.key("text"), "", "model %q cannot be calibrated: %v", m.Name, err)
 	}
@@ -174,6 +195,7 @@ func (c *Campaign) calibrationOf(m *model, mask NamedMask) *calibration {
 // maskOf is a mask of the campaign in a model. A profile means other layers in every model.
 func (c *Campaign) maskOf(m *model, mask NamedMask) plan.Mask {
 	out := plan.Mask{Name: mask.Name, Layers: []int{}, Profile: mask.Profile}
+	out.Fitted = mask.Surrogate == fitted
 	layers := mask.Layers
 	if mask.Profile != "" {
 		cal := c.calibrationOf(m, mask)
@@ -184,6 +206,9 @@ func (c *Campaign) maskOf(m *model, mask NamedMask) plan.Mask {
 			var err error
 			layers, err = cal.profile(mask.Profile, m)
 			out.Pending = err != nil // and never known, which checkProfiles notes
+			if out.Fitted {
+				out.Surrogate = cal.surrogate(mask.Profile)
+			}
 		}
 	}
 	out.Layers = append(out.Layers, layers...)
@@ -191,8 +216,10 @@ func (c *Campaign) maskOf(m *model, mask NamedMask) plan.Mask {
 	if resolved, err := drop.Resolve(m.engine.Roles(), out.Layers); err == nil && !out.Pending {
 		out.Hash = resolved.Hash()
 	}
-	if mask.Surrogate != "" {
+	if mask.Surrogate != "" && !out.Fitted {
 		out.Surrogate = c.resolvePath(mask.Surrogate)
+	}
+	if out.Surrogate != "" {
 		if s, err := m.openSurrogates(out.Surrogate); err == nil {
 			out.SurrogateHash = s.Hash()
 		}
@@ -207,6 +234,16 @@ func (cal *calibration) profile(name string, m *model) ([]int, error) {
 	}
 	mask, err := cal.report.Profile(filepath.Base(cal.Report), name, m.Fingerprint, m.engine.Roles())
 	return mask.Layers(), err
+}
+
+// surrogate is the file of what was fitted for a profile, empty when there is none because it would do harm.
+func (cal *calibration) surrogate(name string) string {
+	for _, p := range cal.report.Profiles {
+		if file := p.SurrogateFile(); p.Name == name && file != "" {
+			return filepath.Join(filepath.Dir(cal.Report), file)
+		}
+	}
+	return ""
 }
 
 func (cal *calibration) lacks(name string) bool {
@@ -242,8 +279,13 @@ func (c *Campaign) checkProfile(m *model, mask NamedMask) {
 		c.doc.wrong(p, "", "mask %q cannot be used with model %q: %s", mask.Name, m.Name, c.shorten(err, mask.Report))
 		return
 	}
-	if cal.lacks(mask.Profile) {
+	switch {
+	case cal.lacks(mask.Profile):
 		c.warn("mask %q drops nothing in model %q: even the safest drop does not fit what the profile %s of its calibration allows", mask.Name, m.Name, mask.Profile)
+	case mask.Surrogate == fitted && cal.surrogate(mask.Profile) == "":
+		c.warn("mask %q has no surrogate in model %q: what was fitted does harm on text that it was not fitted to", mask.Name, m.Name)
+	case mask.Surrogate == "" && cal.report.Surrogate.Search:
+		c.warn("mask %q has no surrogate in model %q, but the layers that it drops were chosen with surrogates in place", mask.Name, m.Name)
 	}
 }
 

@@ -188,12 +188,15 @@ func TestOnlyModelsWithProfilesAreCalibrated(t *testing.T) {
 func TestWhatDecidesAReportDecidesItsName(t *testing.T) {
 	t.Setenv("ATTNBUDGET_CACHE", t.TempDir())
 	seen := map[string]string{}
-	for _, s := range []string{"", "context: 128", "quality_budget: 0.1", "max_damage: 1", "metric: nll", "search: beam", "search_chunks: 8", "heldout_chunks: 8", "steps: 2", "shortlist: 3", "text: builtin:evaluation"} {
+	for _, s := range []string{"", "context: 128", "quality_budget: 0.1", "max_damage: 1", "metric: nll", "search: beam", "search_chunks: 8", "heldout_chunks: 8", "steps: 2", "shortlist: 3", "surrogate: mean", "surrogate: linear", "surrogate: linear, rank: 8", "surrogate: linear, search_with_surrogates: true", "text: builtin:evaluation"} {
 		id := load(t, "stages: [{calibrate: {"+s+"}}]\n").Plan().Calibrations[0].ID
 		if other, twice := seen[id]; twice {
 			t.Errorf("%q and %q share a report", s, other)
 		}
 		seen[id] = s
+	}
+	if id := load(t, "stages: [{calibrate: {surrogate: linear, rank: 32, search_with_surrogates: false}}]\n").Plan().Calibrations[0].ID; seen[id] != "surrogate: linear" {
+		t.Errorf("the default rank is not that of %q", seen[id])
 	}
 	same := load(t, "run: {threads: 3}\nstages: [{calibrate: {max_damage: 0.2, quality_budget: 5e-2}}]\n").Plan().Calibrations[0].ID
 	if s, known := seen[same]; !known || s != "" {

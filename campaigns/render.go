@@ -122,7 +122,7 @@ func (t *textWriter) arms(p *plan.Plan) {
 		case len(a.Mask.Layers) > 0:
 			dropped = plan.CanonicalMask(a.Mask.Layers)
 		}
-		if a.Mask.Surrogate != "" {
+		if a.Mask.Surrogate != "" || a.Mask.Pending && a.Mask.Fitted {
 			dropped += " with surrogate"
 		}
 		rows = append(rows, []string{strconv.Itoa(i + 1), a.Name, a.Model, a.Format, a.Mask.Name, dropped, a.KV(), role})

@@ -73,7 +73,7 @@ type Mask struct {
 	Profile string `yaml:"profile" jsonschema:"enum=minimal,enum=light,enum=recommended,enum=max"`
 	// The report that the profile is in, relative to the campaign file; default: what the stage calibrate finds out.
 	Report string `yaml:"report"`
-	// A file of what stands in for the dropped attention, relative to the campaign file; calibrate --surrogate makes it.
+	// What stands in for the dropped attention: fitted, for what the stage calibrate fits for the profile, or a file, relative to the campaign file, that calibrate --surrogate made.
 	Surrogate string `yaml:"surrogate"`
 }
 
@@ -187,6 +187,12 @@ type Calibrate struct {
 	Steps int `yaml:"steps" jsonschema:"minimum=1,maximum=16777216"`
 	// At most so many layers that are tried in company; default: all that alone stay inside max_damage.
 	Shortlist int `yaml:"shortlist" jsonschema:"minimum=1,maximum=16777216"`
+	// Fit what stands in for the attention that a profile drops: its mean output, or a linear function of its input; default: nothing.
+	Surrogate string `yaml:"surrogate" jsonschema:"enum=mean,enum=linear"`
+	// Rank of linear surrogates; default: 32.
+	Rank int `yaml:"rank" jsonschema:"minimum=1,maximum=16777216"`
+	// Search and measure masks with surrogates in place.
+	SearchWithSurrogates bool `yaml:"search_with_surrogates"`
 }
 
 // Throughput measures speed with an empty cache; at least one of prompt and generate is needed.

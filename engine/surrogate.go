@@ -87,7 +87,7 @@ func (m *Model) ReadSurrogates(f *gguf.File, fingerprint string) (*Surrogates, e
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
-	s := &Surrogates{fingerprint: bound, mask: mask, layers: model.Surrogates{}, hash: hashSurrogates(f)}
+	s := &Surrogates{fingerprint: bound, mask: mask, layers: model.Surrogates{}, hash: HashSurrogates(f)}
 	for _, layer := range layers {
 		if s.layers[layer], err = readSurrogate(f, layer, m.info.Embd); err != nil {
 			return nil, err
@@ -114,7 +114,8 @@ func (s *Surrogates) hashOrNone() string {
 	return s.hash
 }
 
-func hashSurrogates(f *gguf.File) string {
+// HashSurrogates is Surrogates.Hash of what a file holds.
+func HashSurrogates(f *gguf.File) string {
 	h := sha256.New()
 	for _, t := range f.Tensors {
 		fmt.Fprintf(h, "%s %s %v\n", t.Name, t.Type, t.Shape)

@@ -25,10 +25,13 @@ type CalibrationKey struct {
 	HeldoutChunks    int     `json:"heldout_chunks"`
 	Metric           string  `json:"metric"`
 	Search           string  `json:"search"`
-	Budget           float64 `json:"quality_budget"` // nats
-	MaxDamage        float64 `json:"max_damage"`     // nats
-	Steps            int     `json:"steps"`          // 0 = no limit
-	Shortlist        int     `json:"shortlist"`      // 0 = no limit
+	Budget           float64 `json:"quality_budget"`                   // nats
+	MaxDamage        float64 `json:"max_damage"`                       // nats
+	Steps            int     `json:"steps"`                            // 0 = no limit
+	Shortlist        int     `json:"shortlist"`                        // 0 = no limit
+	Surrogate        string  `json:"surrogate,omitempty"`              // kind of those that are fitted: mean or linear; empty = none
+	Rank             int     `json:"rank,omitempty"`                   // of linear ones
+	WithSurrogates   bool    `json:"search_with_surrogates,omitempty"` // masks are searched and measured with them in place
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.

@@ -87,7 +87,10 @@ func (a Arm) Setting() string {
 // Drops is what the mask drops, as Key.Mask has it: the layers in canonical form, or of a profile that is not known yet which
 // one is meant, so that its units are taken for no others.
 func (m Mask) Drops() string {
-	if m.Pending {
+	switch {
+	case m.Pending && m.Fitted:
+		return m.Profile + " of calibration " + m.Calibration + " with its surrogate"
+	case m.Pending:
 		return m.Profile + " of calibration " + m.Calibration
 	}
 	return CanonicalMask(m.Layers)

@@ -75,6 +75,7 @@ type Mask struct {
 
 	Surrogate     string `json:"surrogate,omitempty"`      // path of the file of what stands in for the dropped attention
 	SurrogateHash string `json:"surrogate_hash,omitempty"` // of its tensors, see docs/format/calibration.md
+	Fitted        bool   `json:"fitted,omitempty"`         // Surrogate is what the calibration fitted for the profile, empty when that would do harm
 }
 
 // Arm is one setting under comparison.

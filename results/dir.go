@@ -10,7 +10,7 @@
 //	lock                   held with flock by the process that writes
 //	environments/ID.json   the machines and binaries that made records
 //	records/UNIT.json      the current record of a unit, good or failed
-//	calibrations/ID.json   the reports that masks of the plan are profiles of
+//	calibrations/ID.json   the reports that masks of the plan are profiles of; beside them the surrogates of the profiles
 //	failed/UNIT.N.json     failed records of units that were run again
 //	superseded/UNIT.N.json other records that were replaced
 //	work/                  checkpoints and states; may be deleted whenever no session is running
@@ -159,8 +159,14 @@ func (d *Dir) Plan() (*plan.Plan, error) {
 // Campaign reads the stored campaign text.
 func (d *Dir) Campaign() ([]byte, error) { return os.ReadFile(d.file(campaignFile)) }
 
-// WriteCalibration stores the report of a calibration. The caller holds the lock.
-func (d *Dir) WriteCalibration(id string, report []byte) error {
+// WriteCalibration stores the report of a calibration, and before it what belongs beside it, by name: where a report is, all of
+// it is. The caller holds the lock.
+func (d *Dir) WriteCalibration(id string, report []byte, beside map[string][]byte) error {
+	for name, data := range beside {
+		if err := atomicfile.WriteBytes(filepath.Join(d.CalibrationFolder(), name), data); err != nil {
+			return fmt.Errorf("calibration: %w", err)
+		}
+	}
 	if err := atomicfile.WriteBytes(d.calibrationPath(id), report); err != nil {
 		return fmt.Errorf("calibration: %w", err)
 	}
@@ -170,7 +176,12 @@ func (d *Dir) WriteCalibration(id string, report []byte) error {
 // Calibration reads the report of a calibration. The error satisfies errors.Is(err, fs.ErrNotExist) when there is none.
 func (d *Dir) Calibration(id string) ([]byte, error) { return os.ReadFile(d.calibrationPath(id)) }
 
-func (d *Dir) calibrationPath(id string) string { return d.file("calibrations", id+".json") }
+// CalibrationFolder is where the reports of calibrations are, and what belongs beside them.
+func (d *Dir) CalibrationFolder() string { return d.file("calibrations") }
+
+func (d *Dir) calibrationPath(id string) string {
+	return filepath.Join(d.CalibrationFolder(), id+".json")
+}
 
 // CheckpointPath is where an evaluation unit keeps what it has finished so far.
 func (d *Dir) CheckpointPath(unit string) string {

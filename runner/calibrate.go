@@ -87,8 +87,8 @@ func (c *calibrator) run(ctx context.Context) error {
 // calibrate makes one report, unless the run has it.
 func (c *calibrator) calibrate(ctx context.Context, cal plan.Calibration) error {
 	if data, err := c.dir.Calibration(cal.ID); err == nil {
-		if _, err := calibrate.Parse(data); err == nil {
-			return restore(cal.Report, data)
+		if r, err := calibrate.Parse(data); err == nil && r.CheckSurrogates(c.dir.CalibrationFolder()) == nil {
+			return restore(cal.Report, data, r, c.dir.CalibrationFolder())
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -117,7 +117,7 @@ func (c *calibrator) calibrate(ctx context.Context, cal plan.Calibration) error 
 	}
 	data, err := os.ReadFile(cal.Report)
 	if err == nil {
-		err = c.dir.WriteCalibration(cal.ID, data)
+		err = keep(c.dir, cal, data)
 	}
 	if err != nil {
 		return fmt.Errorf("report of the calibration of %s: %w", cal.Model, err)
@@ -156,15 +156,54 @@ func (c *calibrator) progress(cal plan.Calibration) func(Progress) {
 	}
 }
 
-// restore puts a report of the run back into the cache.
-func restore(path string, data []byte) error {
+// restore puts a report of the run, which is in folder, back into the cache, the surrogates of its profiles first.
+func restore(path string, data []byte, r *calibrate.Report, folder string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
+	}
+	beside, err := surrogates(r, folder)
+	if err != nil {
+		return err
+	}
+	for name, data := range beside {
+		if err := atomicfile.WriteBytes(filepath.Join(filepath.Dir(path), name), data); err != nil {
+			return err
+		}
 	}
 	return atomicfile.WriteBytes(path, data)
 }
 
-// keepReports copies the reports that masks of the plan come from into the run directory.
+// keep copies a report into the run directory, with the surrogates of its profiles if the campaign asked for it; files that
+// masks name themselves are the user's to keep.
+func keep(dir *results.Dir, cal plan.Calibration, data []byte) error {
+	if cal.Key == nil {
+		return dir.WriteCalibration(cal.ID, data, nil)
+	}
+	r, err := calibrate.Parse(data)
+	if err != nil {
+		return err
+	}
+	beside, err := surrogates(r, filepath.Dir(cal.Report))
+	if err != nil {
+		return err
+	}
+	return dir.WriteCalibration(cal.ID, data, beside)
+}
+
+// surrogates reads the surrogate files of a report that is in folder.
+func surrogates(r *calibrate.Report, folder string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for _, name := range r.SurrogateFiles() {
+		data, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			return nil, err
+		}
+		out[name] = data
+	}
+	return out, nil
+}
+
+// keepReports copies the reports that masks of the plan come from into the run directory, with their surrogates.
 func keepReports(dir *results.Dir, p *plan.Plan) error {
 	for _, cal := range p.Calibrations {
 		data, err := os.ReadFile(cal.Report)
@@ -175,8 +214,8 @@ func keepReports(dir *results.Dir, p *plan.Plan) error {
 		if found := hex.EncodeToString(sum[:]); found != cal.SHA256 {
 			return fmt.Errorf("calibration report %s has changed since the plan was made: its SHA-256 was %s and is %s; run again", cal.Report, cal.SHA256, found)
 		}
-		if err := dir.WriteCalibration(cal.ID, data); err != nil {
-			return err
+		if err := keep(dir, cal, data); err != nil {
+			return fmt.Errorf("calibration report %s: %w", cal.Report, err)
 		}
 	}
 	return nil

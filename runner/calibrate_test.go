@@ -1,14 +1,22 @@
 package runner
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"attnbudget/engine"
+	"attnbudget/engine/calibrate"
+	"attnbudget/engine/gguf"
 	"attnbudget/plan"
 	"attnbudget/results"
 )
@@ -67,7 +75,7 @@ func TestACalibrationIsMadeAndKeptInTheRun(t *testing.T) {
 func TestADamagedCopyOfAReportIsMadeAgain(t *testing.T) {
 	b, _ := newCalibration(t)
 	b.x.script["calibrate/m"] = calibrates
-	if err := b.dir.WriteCalibration("c0", []byte(report[:9])); err != nil {
+	if err := b.dir.WriteCalibration("c0", []byte(report[:9]), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.calibrate(t.Context()); err != nil {
@@ -147,12 +155,91 @@ func TestRunKeepsReportsAndRefusesChangedOnes(t *testing.T) {
 	if _, _, err := b.run(t.Context()); err == nil {
 		t.Error("a report that is not the plan's was accepted")
 	}
-	if err := os.WriteFile(cal.Report, nil, 0o644); err != nil {
+	other := report + "\n"
+	if err := os.WriteFile(cal.Report, []byte(other), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b.plan.Calibrations[0].SHA256 = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	sum := sha256.Sum256([]byte(other))
+	b.plan.Calibrations[0].SHA256 = hex.EncodeToString(sum[:])
 	b.mustRun()
-	if kept, err := b.dir.Calibration("c0"); err != nil || len(kept) > 0 {
+	if kept, err := b.dir.Calibration("c0"); err != nil || string(kept) != other {
 		t.Errorf("the run has %q, %v", kept, err)
 	}
+}
+
+// fits writes a report with a surrogate file beside it.
+func fits(_ context.Context, job Job, _ func(Progress)) (Output, error) {
+	path := job.Calibration.Report
+	file := strings.TrimSuffix(path, ".json") + ".max.surrogate.gguf"
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return Output{}, err
+	}
+	w, err := gguf.Create(file)
+	if err != nil {
+		return Output{}, err
+	}
+	if err := errors.Join(w.Add("bias", gguf.F32, []int{1}), w.Data("bias", []byte{1, 2, 3, 4}), w.Finish()); err != nil {
+		return Output{}, err
+	}
+	f, err := gguf.Open(file)
+	if err != nil {
+		return Output{}, err
+	}
+	defer f.Close()
+	text := fmt.Sprintf(`{"schema": %q, "profiles": [{"name": "max", "surrogate": {"kind": "mean", "file": %q, "hash": %q}}]}`,
+		calibrate.Schema, filepath.Base(file), engine.HashSurrogates(f))
+	return Output{}, os.WriteFile(path, []byte(text), 0o644)
+}
+
+func TestSurrogatesAreKeptAndPutBackWithTheirReport(t *testing.T) {
+	b, cal := newCalibration(t)
+	b.x.script["calibrate/m"] = fits
+	if err := b.calibrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const name = "c0.max.surrogate.gguf"
+	cached, kept := filepath.Join(filepath.Dir(cal.Report), name), filepath.Join(b.dir.CalibrationFolder(), name)
+	want, err := os.ReadFile(cached)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := func(path string) {
+		t.Helper()
+		if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %d bytes, %v", path, len(got), err)
+		}
+	}
+	same(kept)
+
+	if err := os.RemoveAll(filepath.Dir(cal.Report)); err != nil {
+		t.Fatal(err)
+	}
+	b.x.calls = nil
+	if err := b.calibrate(t.Context()); err != nil || len(b.x.calls) > 0 {
+		t.Errorf("%v, after the jobs %q", err, b.x.calls)
+	}
+	same(cached)
+
+	// The run's copy has another content: it is of no use.
+	if err := os.WriteFile(kept, bytes.Replace(want, []byte{1, 2, 3, 4}, []byte{1, 2, 3, 5}, 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.calibrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "jobs", []string{"calibrate/m"}, b.x.calls)
+	same(kept)
+
+	// A run that did not calibrate keeps a copy too.
+	if err := os.Remove(kept); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(cal.Report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(data)
+	b.plan.Calibrations[0].SHA256 = hex.EncodeToString(sum[:])
+	b.mustRun()
+	same(kept)
 }

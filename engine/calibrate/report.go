@@ -5,9 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"attnbudget/engine"
 	"attnbudget/engine/drop"
+	"attnbudget/engine/gguf"
 )
 
 // Schema names the format of a report (docs/format/calibration.md).
@@ -173,6 +177,47 @@ func (r *Report) Profile(report, name, fingerprint string, roles []drop.Role) (d
 		return drop.Mask{}, fmt.Errorf("%s has no profile %q: even the safest drop does not fit the quality budget of %g nats; it has: %s", report, name, r.Settings.Budget, strings.Join(names, ", "))
 	}
 	return drop.Mask{}, fmt.Errorf("%s has no profile %q; it has: %s", report, name, strings.Join(names, ", "))
+}
+
+// SurrogateFiles are the names of the files of surrogates beside the report, each once.
+func (r *Report) SurrogateFiles() []string {
+	var out []string
+	for _, p := range r.Profiles {
+		if name := p.SurrogateFile(); name != "" && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// SurrogateFile is the name of the file of the profile's surrogates beside the report, "" when there are none.
+func (p Profile) SurrogateFile() string {
+	if p.Surrogate == nil || p.Surrogate.File == "" {
+		return ""
+	}
+	return filepath.Base(p.Surrogate.File)
+}
+
+// CheckSurrogates returns an error unless what was fitted is in the folder, which is the report's.
+func (r *Report) CheckSurrogates(folder string) error {
+	for _, p := range r.Profiles {
+		name := p.SurrogateFile()
+		if name == "" {
+			continue
+		}
+		f, err := gguf.Open(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		hash := engine.HashSurrogates(f)
+		if err := f.Close(); err != nil {
+			return err
+		}
+		if hash != p.Surrogate.Hash {
+			return fmt.Errorf("%s: the tensors have the hash %s, the report says %s", filepath.Join(folder, name), hash, p.Surrogate.Hash)
+		}
+	}
+	return nil
 }
 
 // JSON is the report as it is stored.

@@ -22,9 +22,10 @@ type Job struct {
 	AtOnce      int    // masks of one pass; default 8; 1 = one after the other
 	Threads     int    // default: the model's
 	Surrogate   SurrogatePlan
-	// SurrogateFile names the file for the surrogates of a profile; nil = none are written.
-	SurrogateFile func(profile string) string
-	Progress      func(Progress) // nil = nobody; called after every chunk
+	// SurrogateFile names the file for the surrogates of a profile, as the report is to have it; nil = none are written.
+	SurrogateFile   func(profile string) string
+	SurrogateFolder string         // where relative names begin; "" = the current folder
+	Progress        func(Progress) // nil = nobody; called after every chunk
 }
 
 // Progress says how far a calibration is, in evaluations: one mask on one chunk. Total is an estimate until the searches

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 
 	"attnbudget/engine"
@@ -72,10 +73,13 @@ type fitter struct {
 }
 
 func (c *calibration) fitter() *fitter {
-	// At least 16 positions for every dimension, from the half of the text that the held-out split is not in.
-	most := max(len(c.search), 16*c.Model.Info().Embd/c.Settings.NCtx)
+	most := fitChunks(len(c.search), c.Model.Info().Embd, c.Settings.NCtx)
 	return &fitter{c: c, chunks: spread(0, len(c.corpus.chunks)/2, most)}
 }
+
+// fitChunks is on how many chunks surrogates are fitted at most: at least 16 positions for every dimension, from the half of the
+// text that the held-out split is not in.
+func fitChunks(search, embd, nctx int) int { return max(search, 16*embd/nctx) }
 
 // observe runs the fit's text under mask and returns the moments of the given layers: from four fifths of the chunks, and from the
 // last fifth.
@@ -288,7 +292,11 @@ func (c *calibration) store(s *SurrogateResult, profile string) error {
 	if c.SurrogateFile == nil || !s.Helps() {
 		return nil
 	}
-	path := c.SurrogateFile(profile)
+	name := c.SurrogateFile(profile)
+	path := name
+	if !filepath.IsAbs(name) {
+		path = filepath.Join(c.SurrogateFolder, name)
+	}
 	if err := s.Write(path, c.Fingerprint); err != nil {
 		return err
 	}
@@ -296,7 +304,7 @@ func (c *calibration) store(s *SurrogateResult, profile string) error {
 	if err != nil {
 		return err
 	}
-	s.File, s.Hash = path, stored.Hash()
+	s.File, s.Hash = name, stored.Hash()
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"attnbudget/atomicfile"
 	"attnbudget/cachedir"
@@ -35,7 +36,8 @@ func (c *child) calibrate(ctx context.Context, m *engine.Model) error {
 		return err
 	}
 	defer unlock()
-	if r, err := calibrate.Load(cal.Report); err == nil && r.Model.Fingerprint == k.ModelFingerprint {
+	folder, name := filepath.Split(strings.TrimSuffix(cal.Report, ".json"))
+	if r, err := calibrate.Load(cal.Report); err == nil && r.Model.Fingerprint == k.ModelFingerprint && r.CheckSurrogates(folder) == nil {
 		return nil // made by another process while this one waited
 	}
 	r, err := calibrate.Run(ctx, calibrate.Job{
@@ -44,7 +46,10 @@ func (c *child) calibrate(ctx context.Context, m *engine.Model) error {
 			NCtx: k.Context, Search: k.SearchChunks, Heldout: k.HeldoutChunks, Metric: calibrate.Metric(k.Metric), Strategy: calibrate.Strategy(k.Search),
 			Budget: k.Budget, MaxDamage: k.MaxDamage, Most: k.Steps, Shortlist: k.Shortlist,
 		},
-		Progress: func(p calibrate.Progress) { c.say.progress(p.Stage, int64(p.Done), int64(p.Total)) },
+		Surrogate:       calibrate.SurrogatePlan{Kind: calibrate.SurrogateKind(k.Surrogate), Rank: k.Rank, Search: k.WithSurrogates},
+		SurrogateFile:   func(profile string) string { return name + "." + profile + ".surrogate.gguf" },
+		SurrogateFolder: folder,
+		Progress:        func(p calibrate.Progress) { c.say.progress(p.Stage, int64(p.Done), int64(p.Total)) },
 	})
 	if err != nil {
 		return err
@@ -56,9 +61,13 @@ func (c *child) calibrate(ctx context.Context, m *engine.Model) error {
 	return atomicfile.WriteBytes(cal.Report, data)
 }
 
-// journalName is that of everything that decides a measured value.
+// journalName is that of everything that decides a measured value; of surrogates in place also what they are fitted on.
 func journalName(k plan.CalibrationKey) string {
-	b, err := json.Marshal([]any{calibrate.JournalSchema, k.ModelFingerprint, k.EngineVersion, k.InputSHA256, k.Context})
+	decides := []any{calibrate.JournalSchema, k.ModelFingerprint, k.EngineVersion, k.InputSHA256, k.Context}
+	if k.WithSurrogates {
+		decides = append(decides, k.Surrogate, k.Rank, k.SearchChunks)
+	}
+	b, err := json.Marshal(decides)
 	if err != nil {
 		panic("embedded: a name is always marshalable: " + err.Error())
 	}
