@@ -23,9 +23,6 @@ type decoders struct {
 	eights map[gguf.Type]dotEightsFunc
 }
 
-// decodeInputs is the number of activation rows up to which reading the blocks once for each is faster than unpacking.
-const decodeInputs = 3
-
 var decodersAVX2 = decoders{
 	eight: map[gguf.Type]dotEightFunc{
 		gguf.Q4_0: dot8Q4_0AVX2, gguf.Q4_1: dot8Q4_1AVX2, gguf.Q5_0: dot8Q5_0AVX2, gguf.Q5_1: dot8Q5_1AVX2,

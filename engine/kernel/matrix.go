@@ -25,14 +25,21 @@ func (w *Matrix) check() {
 	}
 }
 
-// panelRows is the number of weight rows that one item of work covers: the more, the less often the activations are read,
-// as long as there are enough items to share out.
-func panelRows(rows, threads int) int {
-	if rows < 4*64*threads {
+// panelRows is the number of weight rows that one item of work covers: the more, the less often many activation rows are
+// read, as long as there are enough items to share out. With few, nothing is read again, and an item takes a few
+// microseconds: that is how long threads wait for the last one.
+func panelRows(rows, rowBytes, inputs, threads int) int {
+	switch {
+	case inputs <= decodeInputs:
+		return max(8, min(64, (96<<10)/max(1, rowBytes)/8*8))
+	case rows < 4*64*threads:
 		return 32
 	}
 	return 64
 }
+
+// decodeInputs is the number of activation rows up to which reading the blocks once for each is faster than unpacking.
+const decodeInputs = 3
 
 // product is the MatMul in progress.
 type product struct {
@@ -52,7 +59,7 @@ func (p *Pool) MatMul(dst []float32, w *Matrix, in *Input) {
 	}
 	in.prepare(p, w.Type)
 	p.product.dst, p.product.w, p.product.in = dst, w, in
-	p.product.rows = panelRows(w.Rows, p.Threads())
+	p.product.rows = panelRows(w.Rows, w.Type.RowBytes(w.Cols), in.n, p.Threads())
 	p.Run((w.Rows+p.product.rows-1)/p.product.rows, p.product.item)
 	p.product.dst, p.product.w, p.product.in = nil, nil, nil
 }

@@ -25,11 +25,18 @@ type Pool struct {
 	scratch   []scratch // one per worker
 }
 
-// job is a loop in progress: indices are handed out one at a time.
+// job is a loop in progress. Every worker has a share of neighbouring indices, so that what a kernel fetches in advance of
+// one it needs for the next; whoever is done with its share takes from the others'.
 type job struct {
-	f    func(worker, i int)
-	n    int64
+	f      func(worker, i int)
+	shares []share // one per worker
+}
+
+// share is a run of indices, handed out one at a time.
+type share struct {
 	next atomic.Int64
+	end  int64
+	_    [112]byte // keeps shares in different cache lines, and in different pairs of lines
 }
 
 // worker is one goroutine of a pool.
@@ -47,6 +54,7 @@ func NewPool(threads int) *Pool {
 		threads = runtime.GOMAXPROCS(0)
 	}
 	p := &Pool{kernels: &active, scratch: make([]scratch, threads), caller: newSleeper()}
+	p.job.shares = make([]share, threads)
 	p.product.init(p)
 	p.attention.init(p)
 	p.whole.init(p)
@@ -79,8 +87,12 @@ func (p *Pool) Run(n int, f func(worker, i int)) {
 		}
 		return
 	}
-	p.job.f, p.job.n = f, int64(n)
-	p.job.next.Store(0)
+	p.job.f = f
+	for w := range p.job.shares {
+		s := &p.job.shares[w]
+		s.next.Store(int64(w * n / p.Threads()))
+		s.end = int64((w + 1) * n / p.Threads())
+	}
 	p.busy.Store(int32(len(p.workers)))
 	p.release()
 	p.job.run(0)
@@ -97,12 +109,11 @@ func (p *Pool) release() {
 }
 
 func (j *job) run(worker int) {
-	for {
-		i := j.next.Add(1) - 1
-		if i >= j.n {
-			return
+	for k := range j.shares {
+		s := &j.shares[(worker+k)%len(j.shares)]
+		for i := s.next.Add(1) - 1; i < s.end; i = s.next.Add(1) - 1 {
+			j.f(worker, int(i))
 		}
-		j.f(worker, int(i))
 	}
 }
 
