@@ -61,30 +61,7 @@ func delta(d DeltaRule, from, to int) {
 		for t := range d.N {
 			q, k := d.Q[t*d.DimK:][:d.DimK], d.K[t*d.DimK:][:d.DimK]
 			v, out := d.V[t*d.StrideV+i*StateStrip:][:cols], d.Out[t*d.StrideOut+i*StateStrip:][:cols]
-			deltaToken(state, q, k, v, out, d.Decay[t], d.Beta[t])
-			scale(out, out, d.Scale)
-		}
-	}
-}
-
-// deltaToken advances a strip by one token; out is not yet scaled.
-func deltaToken(state, q, k, v, out []float32, decay, beta float32) {
-	var known, change [StateStrip]float32
-	cols := len(v)
-	for i, x := range k {
-		for c, s := range state[i*cols:][:cols] {
-			known[c] += s * x
-		}
-	}
-	for c := range v {
-		change[c] = beta * (v[c] - decay*known[c])
-	}
-	clear(out)
-	for i, x := range k {
-		s, y := state[i*cols:][:cols], q[i]
-		for c := range s {
-			s[c] = decay*s[c] + change[c]*x
-			out[c] += s[c] * y
+			upstream.DeltaToken(state, q, k, v, out, d.Decay[t], d.Beta[t], d.Scale)
 		}
 	}
 }
@@ -114,12 +91,8 @@ func (c *Convolution) Run() {
 func convolve(c Convolution) {
 	for t := range c.N {
 		y := c.Dst[t*c.StrideDst:][:c.Channels]
-		clear(y)
-		for j := range c.Taps {
-			x, w := c.X[(t+j)*c.StrideX:][:len(y)], c.Weights[j*c.StrideWeights:][:len(y)]
-			for i := range y {
-				y[i] += w[i] * x[i]
-			}
+		for i := range y {
+			y[i] = upstream.Taps(c.X[t*c.StrideX+i:], c.StrideX, c.Weights[i:], c.StrideWeights, c.Taps)
 		}
 	}
 }

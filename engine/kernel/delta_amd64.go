@@ -4,27 +4,22 @@
 
 package kernel
 
-// The gated delta rule for 1 strips of 32 value elements; strides in bytes; n > 0, dim is a positive multiple of 2.
+// The gated delta rule for 16 of the 32 columns of a strip; strides in bytes; n > 0, dim is a positive multiple of 32.
 //
 //go:noescape
-func deltaStrips1AVX2(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
+func deltaColumnsAVX2(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
 
-// The gated delta rule for 1 strips of 32 value elements; strides in bytes; n > 0, dim is a positive multiple of 2.
+// The gated delta rule for 32 of the 32 columns of a strip; strides in bytes; n > 0, dim is a positive multiple of 32.
 //
 //go:noescape
-func deltaStrips1AVX512(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
+func deltaColumnsAVX512(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
 
-// The gated delta rule for 2 strips of 32 value elements; strides in bytes; n > 0, dim is a positive multiple of 2.
-//
-//go:noescape
-func deltaStrips2AVX512(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
-
-// dst[t][c] = sum of weights[j][c] x[t+j][c] over j; strides in bytes; n, taps > 0, channels is a positive multiple of 16.
+// dst[t][c] = sum of weights[j][c] x[t+j][c] over j, nothing fused; strides in bytes; n, taps > 0, channels is a positive multiple of 16.
 //
 //go:noescape
 func convolveAVX2(dst *float32, strideDst int, x *float32, strideX int, weights *float32, strideWeights int, n int, taps int, channels int)
 
-// dst[t][c] = sum of weights[j][c] x[t+j][c] over j; strides in bytes; n, taps > 0, channels is a positive multiple of 16.
+// dst[t][c] = sum of weights[j][c] x[t+j][c] over j, nothing fused; strides in bytes; n, taps > 0, channels is a positive multiple of 16.
 //
 //go:noescape
 func convolveAVX512(dst *float32, strideDst int, x *float32, strideX int, weights *float32, strideWeights int, n int, taps int, channels int)

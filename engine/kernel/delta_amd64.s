@@ -4,243 +4,243 @@
 
 #include "textflag.h"
 
-// func deltaStrips1AVX2(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
-// Requires: AVX, AVX2, CMOV, FMA3, SSE
-TEXT ·deltaStrips1AVX2(SB), NOSPLIT, $0-92
-	MOVQ   q+8(FP), AX
-	MOVQ   k+16(FP), CX
-	MOVQ   v+24(FP), DX
-	MOVQ   out+32(FP), BX
-	MOVQ   decay+56(FP), SI
-	MOVQ   beta+64(FP), DI
-	MOVQ   n+72(FP), R8
-	MOVQ   state+0(FP), R9
-	MOVQ   dim+80(FP), R11
-	MOVQ   R11, R10
-	SHLQ   $0x07, R10
+// func deltaColumnsAVX2(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·deltaColumnsAVX2(SB), $4096-92
+	MOVQ         q+8(FP), AX
+	MOVQ         k+16(FP), CX
+	MOVQ         v+24(FP), DX
+	MOVQ         out+32(FP), BX
+	MOVQ         decay+56(FP), SI
+	MOVQ         beta+64(FP), DI
+	MOVQ         n+72(FP), R8
+	MOVQ         state+0(FP), R9
+	MOVQ         dim+80(FP), R13
+	SHLQ         $0x02, R13
+	VBROADCASTSS (SI), Y8
+	XORQ         R10, R10
+
+firstLane:
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   CX, R10
+	LEAQ   (R9)(R10*1), R11
+	MOVQ   R10, R12
+	SHRQ   $0x05, R12
 
 first:
-	VBROADCASTSS (R10), Y4
-	VFMADD231PS  (R9), Y4, Y0
-	VFMADD231PS  32(R9), Y4, Y1
-	VFMADD231PS  64(R9), Y4, Y2
-	VFMADD231PS  96(R9), Y4, Y3
-	VBROADCASTSS 4(R10), Y4
-	VFMADD231PS  128(R9), Y4, Y0
-	VFMADD231PS  160(R9), Y4, Y1
-	VFMADD231PS  192(R9), Y4, Y2
-	VFMADD231PS  224(R9), Y4, Y3
-	ADDQ         $0x08, R10
-	ADDQ         $0x00000100, R9
-	SUBQ         $0x02, R11
-	JNZ          first
-
-token:
-	VBROADCASTSS (SI), Y12
-	VBROADCASTSS (DI), Y8
-	VMOVUPS      (DX), Y4
-	VFNMADD231PS Y0, Y12, Y4
+	VMOVUPS      (R11), Y4
+	VMOVUPS      32(R11), Y5
+	VBROADCASTSS (CX)(R12*1), Y6
 	VMULPS       Y8, Y4, Y4
-	VMOVUPS      32(DX), Y5
-	VFNMADD231PS Y1, Y12, Y5
+	VMOVUPS      Y4, (R11)
+	VFMADD231PS  Y6, Y4, Y0
 	VMULPS       Y8, Y5, Y5
-	VMOVUPS      64(DX), Y6
-	VFNMADD231PS Y2, Y12, Y6
-	VMULPS       Y8, Y6, Y6
-	VMOVUPS      96(DX), Y7
-	VFNMADD231PS Y3, Y12, Y7
-	VMULPS       Y8, Y7, Y7
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VXORPS       Y8, Y8, Y8
-	VXORPS       Y9, Y9, Y9
-	VXORPS       Y10, Y10, Y10
-	VXORPS       Y11, Y11, Y11
-	MOVQ         state+0(FP), R9
-	MOVQ         dim+80(FP), R10
-	XORQ         R11, R11
-	LEAQ         (R11)(R10*4), R12
-	CMPQ         R8, $0x01
-	CMOVQNE      R12, R11
-
-row:
-	VBROADCASTSS (CX), Y15
-	VMULPS       (R9), Y12, Y13
-	VFMADD231PS  Y15, Y4, Y13
-	VMOVUPS      Y13, (R9)
-	VMULPS       32(R9), Y12, Y14
-	VFMADD231PS  Y15, Y5, Y14
-	VMOVUPS      Y14, 32(R9)
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y15, Y13, Y8
-	VFMADD231PS  Y15, Y14, Y9
-	VBROADCASTSS (CX)(R11*1), Y15
-	VFMADD231PS  Y15, Y13, Y0
-	VFMADD231PS  Y15, Y14, Y1
-	VBROADCASTSS (CX), Y15
-	VMULPS       64(R9), Y12, Y13
-	VFMADD231PS  Y15, Y6, Y13
-	VMOVUPS      Y13, 64(R9)
-	VMULPS       96(R9), Y12, Y14
-	VFMADD231PS  Y15, Y7, Y14
-	VMOVUPS      Y14, 96(R9)
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y15, Y13, Y10
-	VFMADD231PS  Y15, Y14, Y11
-	VBROADCASTSS (CX)(R11*1), Y15
-	VFMADD231PS  Y15, Y13, Y2
-	VFMADD231PS  Y15, Y14, Y3
-	VBROADCASTSS 4(CX), Y15
-	VMULPS       128(R9), Y12, Y13
-	VFMADD231PS  Y15, Y4, Y13
-	VMOVUPS      Y13, 128(R9)
-	VMULPS       160(R9), Y12, Y14
-	VFMADD231PS  Y15, Y5, Y14
-	VMOVUPS      Y14, 160(R9)
-	VBROADCASTSS 4(AX), Y15
-	VFMADD231PS  Y15, Y13, Y8
-	VFMADD231PS  Y15, Y14, Y9
-	VBROADCASTSS 4(CX)(R11*1), Y15
-	VFMADD231PS  Y15, Y13, Y0
-	VFMADD231PS  Y15, Y14, Y1
-	VBROADCASTSS 4(CX), Y15
-	VMULPS       192(R9), Y12, Y13
-	VFMADD231PS  Y15, Y6, Y13
-	VMOVUPS      Y13, 192(R9)
-	VMULPS       224(R9), Y12, Y14
-	VFMADD231PS  Y15, Y7, Y14
-	VMOVUPS      Y14, 224(R9)
-	VBROADCASTSS 4(AX), Y15
-	VFMADD231PS  Y15, Y13, Y10
-	VFMADD231PS  Y15, Y14, Y11
-	VBROADCASTSS 4(CX)(R11*1), Y15
-	VFMADD231PS  Y15, Y13, Y2
-	VFMADD231PS  Y15, Y14, Y3
-	ADDQ         $0x08, AX
-	ADDQ         $0x08, CX
-	ADDQ         $0x00000100, R9
-	SUBQ         $0x02, R10
-	JNZ          row
-	MOVSS        scale+88(FP), X4
-	VBROADCASTSS X4, Y4
-	VMULPS       Y4, Y8, Y8
-	VMOVUPS      Y8, (BX)
-	VMULPS       Y4, Y9, Y9
-	VMOVUPS      Y9, 32(BX)
-	VMULPS       Y4, Y10, Y10
-	VMOVUPS      Y10, 64(BX)
-	VMULPS       Y4, Y11, Y11
-	VMOVUPS      Y11, 96(BX)
-	MOVQ         strideV+40(FP), R9
-	ADDQ         R9, DX
-	MOVQ         strideOut+48(FP), R9
-	ADDQ         R9, BX
-	ADDQ         $0x04, SI
-	ADDQ         $0x04, DI
-	DECQ         R8
-	JNZ          token
-	VZEROUPPER
-	RET
-
-// func deltaStrips1AVX512(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, SSE
-TEXT ·deltaStrips1AVX512(SB), NOSPLIT, $0-92
-	MOVQ   q+8(FP), AX
-	MOVQ   k+16(FP), CX
-	MOVQ   v+24(FP), DX
-	MOVQ   out+32(FP), BX
-	MOVQ   decay+56(FP), SI
-	MOVQ   beta+64(FP), DI
-	MOVQ   n+72(FP), R8
-	MOVQ   state+0(FP), R9
-	MOVQ   dim+80(FP), R11
-	MOVQ   R11, R10
-	SHLQ   $0x07, R10
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	MOVQ   CX, R10
-
-first:
-	VBROADCASTSS (R10), Z2
-	VFMADD231PS  (R9), Z2, Z0
-	VFMADD231PS  64(R9), Z2, Z1
-	VBROADCASTSS 4(R10), Z2
-	VFMADD231PS  128(R9), Z2, Z0
-	VFMADD231PS  192(R9), Z2, Z1
-	ADDQ         $0x08, R10
-	ADDQ         $0x00000100, R9
-	SUBQ         $0x02, R11
-	JNZ          first
+	VMOVUPS      Y5, 32(R11)
+	VFMADD231PS  Y6, Y5, Y1
+	VMOVUPS      2048(R11), Y4
+	VMOVUPS      2080(R11), Y5
+	VBROADCASTSS 64(CX)(R12*1), Y6
+	VMULPS       Y8, Y4, Y4
+	VMOVUPS      Y4, 2048(R11)
+	VFMADD231PS  Y6, Y4, Y2
+	VMULPS       Y8, Y5, Y5
+	VMOVUPS      Y5, 2080(R11)
+	VFMADD231PS  Y6, Y5, Y3
+	ADDQ         $0x00001000, R11
+	ADDQ         $0x00000080, R12
+	CMPQ         R12, R13
+	JLT          first
+	VADDPS       Y2, Y0, Y0
+	VMOVUPS      Y0, (SP)(R10*1)
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, 32(SP)(R10*1)
+	ADDQ         $0x00000080, R10
+	CMPQ         R10, $0x00000800
+	JLT          firstLane
 
 token:
-	VBROADCASTSS (SI), Z6
-	VBROADCASTSS (DI), Z4
-	VMOVUPS      (DX), Z2
-	VFNMADD231PS Z0, Z6, Z2
-	VMULPS       Z4, Z2, Z2
-	VMOVUPS      64(DX), Z3
-	VFNMADD231PS Z1, Z6, Z3
-	VMULPS       Z4, Z3, Z3
-	VXORPS       Z0, Z0, Z0
-	VXORPS       Z1, Z1, Z1
-	VXORPS       Z4, Z4, Z4
-	VXORPS       Z5, Z5, Z5
-	MOVQ         state+0(FP), R9
-	MOVQ         dim+80(FP), R10
-	XORQ         R11, R11
-	LEAQ         (R11)(R10*4), R12
+	VBROADCASTSS (DI), Y0
+	VMOVUPS      (DX), Y9
+	VMOVUPS      (SP), Y1
+	VADDPS       1024(SP), Y1, Y1
+	VMOVUPS      512(SP), Y5
+	VADDPS       1536(SP), Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      128(SP), Y2
+	VADDPS       1152(SP), Y2, Y2
+	VMOVUPS      640(SP), Y5
+	VADDPS       1664(SP), Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      256(SP), Y3
+	VADDPS       1280(SP), Y3, Y3
+	VMOVUPS      768(SP), Y5
+	VADDPS       1792(SP), Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMOVUPS      384(SP), Y4
+	VADDPS       1408(SP), Y4, Y4
+	VMOVUPS      896(SP), Y5
+	VADDPS       1920(SP), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VMOVUPS      32(DX), Y10
+	VMOVUPS      32(SP), Y1
+	VADDPS       1056(SP), Y1, Y1
+	VMOVUPS      544(SP), Y5
+	VADDPS       1568(SP), Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      160(SP), Y2
+	VADDPS       1184(SP), Y2, Y2
+	VMOVUPS      672(SP), Y5
+	VADDPS       1696(SP), Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      288(SP), Y3
+	VADDPS       1312(SP), Y3, Y3
+	VMOVUPS      800(SP), Y5
+	VADDPS       1824(SP), Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMOVUPS      416(SP), Y4
+	VADDPS       1440(SP), Y4, Y4
+	VMOVUPS      928(SP), Y5
+	VADDPS       1952(SP), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VSUBPS       Y1, Y10, Y10
+	VMULPS       Y0, Y10, Y10
+	MOVQ         CX, R14
+	VBROADCASTSS delta_one<>+0(SB), Y8
 	CMPQ         R8, $0x01
-	CMOVQNE      R12, R11
+	JE           advance
+	ADDQ         R13, R14
+	VBROADCASTSS 4(SI), Y8
+
+advance:
+	XORQ R10, R10
+
+rowLane:
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	LEAQ   (R9)(R10*1), R11
+	MOVQ   R10, R12
+	SHRQ   $0x05, R12
 
 row:
-	VBROADCASTSS (CX), Z9
-	VMULPS       (R9), Z6, Z7
-	VFMADD231PS  Z9, Z2, Z7
-	VMOVUPS      Z7, (R9)
-	VMULPS       64(R9), Z6, Z8
-	VFMADD231PS  Z9, Z3, Z8
-	VMOVUPS      Z8, 64(R9)
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z9, Z7, Z4
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS (CX)(R11*1), Z9
-	VFMADD231PS  Z9, Z7, Z0
-	VFMADD231PS  Z9, Z8, Z1
-	VBROADCASTSS 4(CX), Z9
-	VMULPS       128(R9), Z6, Z7
-	VFMADD231PS  Z9, Z2, Z7
-	VMOVUPS      Z7, 128(R9)
-	VMULPS       192(R9), Z6, Z8
-	VFMADD231PS  Z9, Z3, Z8
-	VMOVUPS      Z8, 192(R9)
-	VBROADCASTSS 4(AX), Z9
-	VFMADD231PS  Z9, Z7, Z4
-	VFMADD231PS  Z9, Z8, Z5
-	VBROADCASTSS 4(CX)(R11*1), Z9
-	VFMADD231PS  Z9, Z7, Z0
-	VFMADD231PS  Z9, Z8, Z1
-	ADDQ         $0x08, AX
-	ADDQ         $0x08, CX
-	ADDQ         $0x00000100, R9
-	SUBQ         $0x02, R10
-	JNZ          row
-	MOVSS        scale+88(FP), X2
-	VBROADCASTSS X2, Z2
-	VMULPS       Z2, Z4, Z4
-	VMOVUPS      Z4, (BX)
-	VMULPS       Z2, Z5, Z5
-	VMOVUPS      Z5, 64(BX)
-	MOVQ         strideV+40(FP), R9
-	ADDQ         R9, DX
-	MOVQ         strideOut+48(FP), R9
-	ADDQ         R9, BX
+	VBROADCASTSS (CX)(R12*1), Y13
+	VMOVUPS      (R11), Y11
+	VFMADD231PS  Y13, Y9, Y11
+	VMOVUPS      32(R11), Y12
+	VFMADD231PS  Y13, Y10, Y12
+	VBROADCASTSS (AX)(R12*1), Y13
+	VFMADD231PS  Y13, Y11, Y4
+	VFMADD231PS  Y13, Y12, Y5
+	VBROADCASTSS (R14)(R12*1), Y13
+	VMULPS       Y8, Y11, Y11
+	VMOVUPS      Y11, (R11)
+	VFMADD231PS  Y13, Y11, Y0
+	VMULPS       Y8, Y12, Y12
+	VMOVUPS      Y12, 32(R11)
+	VFMADD231PS  Y13, Y12, Y1
+	VBROADCASTSS 64(CX)(R12*1), Y13
+	VMOVUPS      2048(R11), Y11
+	VFMADD231PS  Y13, Y9, Y11
+	VMOVUPS      2080(R11), Y12
+	VFMADD231PS  Y13, Y10, Y12
+	VBROADCASTSS 64(AX)(R12*1), Y13
+	VFMADD231PS  Y13, Y11, Y6
+	VFMADD231PS  Y13, Y12, Y7
+	VBROADCASTSS 64(R14)(R12*1), Y13
+	VMULPS       Y8, Y11, Y11
+	VMOVUPS      Y11, 2048(R11)
+	VFMADD231PS  Y13, Y11, Y2
+	VMULPS       Y8, Y12, Y12
+	VMOVUPS      Y12, 2080(R11)
+	VFMADD231PS  Y13, Y12, Y3
+	ADDQ         $0x00001000, R11
+	ADDQ         $0x00000080, R12
+	CMPQ         R12, R13
+	JLT          row
+	VADDPS       Y2, Y0, Y0
+	VMOVUPS      Y0, (SP)(R10*1)
+	VADDPS       Y3, Y1, Y1
+	VMOVUPS      Y1, 32(SP)(R10*1)
+	VADDPS       Y6, Y4, Y4
+	VMOVUPS      Y4, 2048(SP)(R10*1)
+	VADDPS       Y7, Y5, Y5
+	VMOVUPS      Y5, 2080(SP)(R10*1)
+	ADDQ         $0x00000080, R10
+	CMPQ         R10, $0x00000800
+	JLT          rowLane
+	MOVSS        scale+88(FP), X0
+	VBROADCASTSS X0, Y0
+	VMOVUPS      2048(SP), Y1
+	VADDPS       3072(SP), Y1, Y1
+	VMOVUPS      2560(SP), Y5
+	VADDPS       3584(SP), Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      2176(SP), Y2
+	VADDPS       3200(SP), Y2, Y2
+	VMOVUPS      2688(SP), Y5
+	VADDPS       3712(SP), Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      2304(SP), Y3
+	VADDPS       3328(SP), Y3, Y3
+	VMOVUPS      2816(SP), Y5
+	VADDPS       3840(SP), Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMOVUPS      2432(SP), Y4
+	VADDPS       3456(SP), Y4, Y4
+	VMOVUPS      2944(SP), Y5
+	VADDPS       3968(SP), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (BX)
+	VMOVUPS      2080(SP), Y1
+	VADDPS       3104(SP), Y1, Y1
+	VMOVUPS      2592(SP), Y5
+	VADDPS       3616(SP), Y5, Y5
+	VADDPS       Y5, Y1, Y1
+	VMOVUPS      2208(SP), Y2
+	VADDPS       3232(SP), Y2, Y2
+	VMOVUPS      2720(SP), Y5
+	VADDPS       3744(SP), Y5, Y5
+	VADDPS       Y5, Y2, Y2
+	VMOVUPS      2336(SP), Y3
+	VADDPS       3360(SP), Y3, Y3
+	VMOVUPS      2848(SP), Y5
+	VADDPS       3872(SP), Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VMOVUPS      2464(SP), Y4
+	VADDPS       3488(SP), Y4, Y4
+	VMOVUPS      2976(SP), Y5
+	VADDPS       4000(SP), Y5, Y5
+	VADDPS       Y5, Y4, Y4
+	VADDPS       Y2, Y1, Y1
+	VADDPS       Y4, Y3, Y3
+	VADDPS       Y3, Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VMOVUPS      Y1, 32(BX)
+	ADDQ         R13, AX
+	ADDQ         R13, CX
+	MOVQ         strideV+40(FP), R10
+	ADDQ         R10, DX
+	MOVQ         strideOut+48(FP), R10
+	ADDQ         R10, BX
 	ADDQ         $0x04, SI
 	ADDQ         $0x04, DI
 	DECQ         R8
@@ -248,138 +248,246 @@ row:
 	VZEROUPPER
 	RET
 
-// func deltaStrips2AVX512(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, SSE
-TEXT ·deltaStrips2AVX512(SB), NOSPLIT, $0-92
-	MOVQ   q+8(FP), AX
-	MOVQ   k+16(FP), CX
-	MOVQ   v+24(FP), DX
-	MOVQ   out+32(FP), BX
-	MOVQ   decay+56(FP), SI
-	MOVQ   beta+64(FP), DI
-	MOVQ   n+72(FP), R8
-	MOVQ   state+0(FP), R9
-	MOVQ   dim+80(FP), R11
-	MOVQ   R11, R10
-	SHLQ   $0x07, R10
+DATA delta_one<>+0(SB)/4, $0x3f800000
+GLOBL delta_one<>(SB), RODATA|NOPTR, $4
+
+// func deltaColumnsAVX512(state *float32, q *float32, k *float32, v *float32, out *float32, strideV int, strideOut int, decay *float32, beta *float32, n int, dim int, scale float32)
+// Requires: AVX, AVX512DQ, AVX512F, SSE
+TEXT ·deltaColumnsAVX512(SB), $4096-92
+	MOVQ         q+8(FP), AX
+	MOVQ         k+16(FP), CX
+	MOVQ         v+24(FP), DX
+	MOVQ         out+32(FP), BX
+	MOVQ         decay+56(FP), SI
+	MOVQ         beta+64(FP), DI
+	MOVQ         n+72(FP), R8
+	MOVQ         state+0(FP), R9
+	MOVQ         dim+80(FP), R13
+	SHLQ         $0x02, R13
+	VBROADCASTSS (SI), Z8
+	XORQ         R10, R10
+
+firstLane:
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   CX, R12
+	LEAQ   (R9)(R10*1), R11
+	MOVQ   R10, R12
+	SHRQ   $0x05, R12
 
 first:
-	VBROADCASTSS (R12), Z4
-	VFMADD231PS  (R9), Z4, Z0
-	VFMADD231PS  64(R9), Z4, Z1
-	VFMADD231PS  (R9)(R10*1), Z4, Z2
-	VFMADD231PS  64(R9)(R10*1), Z4, Z3
-	VBROADCASTSS 4(R12), Z4
-	VFMADD231PS  128(R9), Z4, Z0
-	VFMADD231PS  192(R9), Z4, Z1
-	VFMADD231PS  128(R9)(R10*1), Z4, Z2
-	VFMADD231PS  192(R9)(R10*1), Z4, Z3
-	ADDQ         $0x08, R12
-	ADDQ         $0x00000100, R9
-	SUBQ         $0x02, R11
-	JNZ          first
+	VMOVUPS      (R11), Z4
+	VMOVUPS      64(R11), Z5
+	VBROADCASTSS (CX)(R12*1), Z6
+	VMULPS       Z8, Z4, Z4
+	VMOVUPS      Z4, (R11)
+	VFMADD231PS  Z6, Z4, Z0
+	VMULPS       Z8, Z5, Z5
+	VMOVUPS      Z5, 64(R11)
+	VFMADD231PS  Z6, Z5, Z1
+	VMOVUPS      2048(R11), Z4
+	VMOVUPS      2112(R11), Z5
+	VBROADCASTSS 64(CX)(R12*1), Z6
+	VMULPS       Z8, Z4, Z4
+	VMOVUPS      Z4, 2048(R11)
+	VFMADD231PS  Z6, Z4, Z2
+	VMULPS       Z8, Z5, Z5
+	VMOVUPS      Z5, 2112(R11)
+	VFMADD231PS  Z6, Z5, Z3
+	ADDQ         $0x00001000, R11
+	ADDQ         $0x00000080, R12
+	CMPQ         R12, R13
+	JLT          first
+	VADDPS       Z2, Z0, Z0
+	VMOVUPS      Z0, (SP)(R10*1)
+	VADDPS       Z3, Z1, Z1
+	VMOVUPS      Z1, 64(SP)(R10*1)
+	ADDQ         $0x00000080, R10
+	CMPQ         R10, $0x00000800
+	JLT          firstLane
 
 token:
-	VBROADCASTSS (SI), Z12
-	VBROADCASTSS (DI), Z8
-	VMOVUPS      (DX), Z4
-	VFNMADD231PS Z0, Z12, Z4
-	VMULPS       Z8, Z4, Z4
-	VMOVUPS      64(DX), Z5
-	VFNMADD231PS Z1, Z12, Z5
-	VMULPS       Z8, Z5, Z5
-	VMOVUPS      128(DX), Z6
-	VFNMADD231PS Z2, Z12, Z6
-	VMULPS       Z8, Z6, Z6
-	VMOVUPS      192(DX), Z7
-	VFNMADD231PS Z3, Z12, Z7
-	VMULPS       Z8, Z7, Z7
-	VXORPS       Z0, Z0, Z0
-	VXORPS       Z1, Z1, Z1
-	VXORPS       Z2, Z2, Z2
-	VXORPS       Z3, Z3, Z3
-	VXORPS       Z8, Z8, Z8
-	VXORPS       Z9, Z9, Z9
-	VXORPS       Z10, Z10, Z10
-	VXORPS       Z11, Z11, Z11
-	MOVQ         state+0(FP), R9
-	MOVQ         dim+80(FP), R11
-	XORQ         R12, R12
-	LEAQ         (R12)(R11*4), R13
+	VBROADCASTSS (DI), Z0
+	VMOVUPS      (DX), Z9
+	VMOVUPS      (SP), Z1
+	VADDPS       1024(SP), Z1, Z1
+	VMOVUPS      512(SP), Z5
+	VADDPS       1536(SP), Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMOVUPS      128(SP), Z2
+	VADDPS       1152(SP), Z2, Z2
+	VMOVUPS      640(SP), Z5
+	VADDPS       1664(SP), Z5, Z5
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      256(SP), Z3
+	VADDPS       1280(SP), Z3, Z3
+	VMOVUPS      768(SP), Z5
+	VADDPS       1792(SP), Z5, Z5
+	VADDPS       Z5, Z3, Z3
+	VMOVUPS      384(SP), Z4
+	VADDPS       1408(SP), Z4, Z4
+	VMOVUPS      896(SP), Z5
+	VADDPS       1920(SP), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VADDPS       Z2, Z1, Z1
+	VADDPS       Z4, Z3, Z3
+	VADDPS       Z3, Z1, Z1
+	VSUBPS       Z1, Z9, Z9
+	VMULPS       Z0, Z9, Z9
+	VMOVUPS      64(DX), Z10
+	VMOVUPS      64(SP), Z1
+	VADDPS       1088(SP), Z1, Z1
+	VMOVUPS      576(SP), Z5
+	VADDPS       1600(SP), Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMOVUPS      192(SP), Z2
+	VADDPS       1216(SP), Z2, Z2
+	VMOVUPS      704(SP), Z5
+	VADDPS       1728(SP), Z5, Z5
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      320(SP), Z3
+	VADDPS       1344(SP), Z3, Z3
+	VMOVUPS      832(SP), Z5
+	VADDPS       1856(SP), Z5, Z5
+	VADDPS       Z5, Z3, Z3
+	VMOVUPS      448(SP), Z4
+	VADDPS       1472(SP), Z4, Z4
+	VMOVUPS      960(SP), Z5
+	VADDPS       1984(SP), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VADDPS       Z2, Z1, Z1
+	VADDPS       Z4, Z3, Z3
+	VADDPS       Z3, Z1, Z1
+	VSUBPS       Z1, Z10, Z10
+	VMULPS       Z0, Z10, Z10
+	MOVQ         CX, R14
+	VBROADCASTSS delta_one<>+0(SB), Z8
 	CMPQ         R8, $0x01
-	CMOVQNE      R13, R12
+	JE           advance
+	ADDQ         R13, R14
+	VBROADCASTSS 4(SI), Z8
+
+advance:
+	XORQ R10, R10
+
+rowLane:
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	LEAQ   (R9)(R10*1), R11
+	MOVQ   R10, R12
+	SHRQ   $0x05, R12
 
 row:
-	VBROADCASTSS (CX), Z17
-	VMULPS       (R9), Z12, Z13
-	VFMADD231PS  Z17, Z4, Z13
-	VMOVUPS      Z13, (R9)
-	VMULPS       64(R9), Z12, Z14
-	VFMADD231PS  Z17, Z5, Z14
-	VMOVUPS      Z14, 64(R9)
-	VMULPS       (R9)(R10*1), Z12, Z15
-	VFMADD231PS  Z17, Z6, Z15
-	VMOVUPS      Z15, (R9)(R10*1)
-	VMULPS       64(R9)(R10*1), Z12, Z16
-	VFMADD231PS  Z17, Z7, Z16
-	VMOVUPS      Z16, 64(R9)(R10*1)
-	VBROADCASTSS (AX), Z17
-	VFMADD231PS  Z17, Z13, Z8
-	VFMADD231PS  Z17, Z14, Z9
-	VFMADD231PS  Z17, Z15, Z10
-	VFMADD231PS  Z17, Z16, Z11
-	VBROADCASTSS (CX)(R12*1), Z17
-	VFMADD231PS  Z17, Z13, Z0
-	VFMADD231PS  Z17, Z14, Z1
-	VFMADD231PS  Z17, Z15, Z2
-	VFMADD231PS  Z17, Z16, Z3
-	VBROADCASTSS 4(CX), Z17
-	VMULPS       128(R9), Z12, Z13
-	VFMADD231PS  Z17, Z4, Z13
-	VMOVUPS      Z13, 128(R9)
-	VMULPS       192(R9), Z12, Z14
-	VFMADD231PS  Z17, Z5, Z14
-	VMOVUPS      Z14, 192(R9)
-	VMULPS       128(R9)(R10*1), Z12, Z15
-	VFMADD231PS  Z17, Z6, Z15
-	VMOVUPS      Z15, 128(R9)(R10*1)
-	VMULPS       192(R9)(R10*1), Z12, Z16
-	VFMADD231PS  Z17, Z7, Z16
-	VMOVUPS      Z16, 192(R9)(R10*1)
-	VBROADCASTSS 4(AX), Z17
-	VFMADD231PS  Z17, Z13, Z8
-	VFMADD231PS  Z17, Z14, Z9
-	VFMADD231PS  Z17, Z15, Z10
-	VFMADD231PS  Z17, Z16, Z11
-	VBROADCASTSS 4(CX)(R12*1), Z17
-	VFMADD231PS  Z17, Z13, Z0
-	VFMADD231PS  Z17, Z14, Z1
-	VFMADD231PS  Z17, Z15, Z2
-	VFMADD231PS  Z17, Z16, Z3
-	ADDQ         $0x08, AX
-	ADDQ         $0x08, CX
-	ADDQ         $0x00000100, R9
-	SUBQ         $0x02, R11
-	JNZ          row
-	MOVSS        scale+88(FP), X4
-	VBROADCASTSS X4, Z4
-	VMULPS       Z4, Z8, Z8
-	VMOVUPS      Z8, (BX)
-	VMULPS       Z4, Z9, Z9
-	VMOVUPS      Z9, 64(BX)
-	VMULPS       Z4, Z10, Z10
-	VMOVUPS      Z10, 128(BX)
-	VMULPS       Z4, Z11, Z11
-	VMOVUPS      Z11, 192(BX)
-	MOVQ         strideV+40(FP), R9
-	ADDQ         R9, DX
-	MOVQ         strideOut+48(FP), R9
-	ADDQ         R9, BX
+	VBROADCASTSS (CX)(R12*1), Z13
+	VMOVUPS      (R11), Z11
+	VFMADD231PS  Z13, Z9, Z11
+	VMOVUPS      64(R11), Z12
+	VFMADD231PS  Z13, Z10, Z12
+	VBROADCASTSS (AX)(R12*1), Z13
+	VFMADD231PS  Z13, Z11, Z4
+	VFMADD231PS  Z13, Z12, Z5
+	VBROADCASTSS (R14)(R12*1), Z13
+	VMULPS       Z8, Z11, Z11
+	VMOVUPS      Z11, (R11)
+	VFMADD231PS  Z13, Z11, Z0
+	VMULPS       Z8, Z12, Z12
+	VMOVUPS      Z12, 64(R11)
+	VFMADD231PS  Z13, Z12, Z1
+	VBROADCASTSS 64(CX)(R12*1), Z13
+	VMOVUPS      2048(R11), Z11
+	VFMADD231PS  Z13, Z9, Z11
+	VMOVUPS      2112(R11), Z12
+	VFMADD231PS  Z13, Z10, Z12
+	VBROADCASTSS 64(AX)(R12*1), Z13
+	VFMADD231PS  Z13, Z11, Z6
+	VFMADD231PS  Z13, Z12, Z7
+	VBROADCASTSS 64(R14)(R12*1), Z13
+	VMULPS       Z8, Z11, Z11
+	VMOVUPS      Z11, 2048(R11)
+	VFMADD231PS  Z13, Z11, Z2
+	VMULPS       Z8, Z12, Z12
+	VMOVUPS      Z12, 2112(R11)
+	VFMADD231PS  Z13, Z12, Z3
+	ADDQ         $0x00001000, R11
+	ADDQ         $0x00000080, R12
+	CMPQ         R12, R13
+	JLT          row
+	VADDPS       Z2, Z0, Z0
+	VMOVUPS      Z0, (SP)(R10*1)
+	VADDPS       Z3, Z1, Z1
+	VMOVUPS      Z1, 64(SP)(R10*1)
+	VADDPS       Z6, Z4, Z4
+	VMOVUPS      Z4, 2048(SP)(R10*1)
+	VADDPS       Z7, Z5, Z5
+	VMOVUPS      Z5, 2112(SP)(R10*1)
+	ADDQ         $0x00000080, R10
+	CMPQ         R10, $0x00000800
+	JLT          rowLane
+	MOVSS        scale+88(FP), X0
+	VBROADCASTSS X0, Z0
+	VMOVUPS      2048(SP), Z1
+	VADDPS       3072(SP), Z1, Z1
+	VMOVUPS      2560(SP), Z5
+	VADDPS       3584(SP), Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMOVUPS      2176(SP), Z2
+	VADDPS       3200(SP), Z2, Z2
+	VMOVUPS      2688(SP), Z5
+	VADDPS       3712(SP), Z5, Z5
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      2304(SP), Z3
+	VADDPS       3328(SP), Z3, Z3
+	VMOVUPS      2816(SP), Z5
+	VADDPS       3840(SP), Z5, Z5
+	VADDPS       Z5, Z3, Z3
+	VMOVUPS      2432(SP), Z4
+	VADDPS       3456(SP), Z4, Z4
+	VMOVUPS      2944(SP), Z5
+	VADDPS       3968(SP), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VADDPS       Z2, Z1, Z1
+	VADDPS       Z4, Z3, Z3
+	VADDPS       Z3, Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, (BX)
+	VMOVUPS      2112(SP), Z1
+	VADDPS       3136(SP), Z1, Z1
+	VMOVUPS      2624(SP), Z5
+	VADDPS       3648(SP), Z5, Z5
+	VADDPS       Z5, Z1, Z1
+	VMOVUPS      2240(SP), Z2
+	VADDPS       3264(SP), Z2, Z2
+	VMOVUPS      2752(SP), Z5
+	VADDPS       3776(SP), Z5, Z5
+	VADDPS       Z5, Z2, Z2
+	VMOVUPS      2368(SP), Z3
+	VADDPS       3392(SP), Z3, Z3
+	VMOVUPS      2880(SP), Z5
+	VADDPS       3904(SP), Z5, Z5
+	VADDPS       Z5, Z3, Z3
+	VMOVUPS      2496(SP), Z4
+	VADDPS       3520(SP), Z4, Z4
+	VMOVUPS      3008(SP), Z5
+	VADDPS       4032(SP), Z5, Z5
+	VADDPS       Z5, Z4, Z4
+	VADDPS       Z2, Z1, Z1
+	VADDPS       Z4, Z3, Z3
+	VADDPS       Z3, Z1, Z1
+	VMULPS       Z0, Z1, Z1
+	VMOVUPS      Z1, 64(BX)
+	ADDQ         R13, AX
+	ADDQ         R13, CX
+	MOVQ         strideV+40(FP), R10
+	ADDQ         R10, DX
+	MOVQ         strideOut+48(FP), R10
+	ADDQ         R10, BX
 	ADDQ         $0x04, SI
 	ADDQ         $0x04, DI
 	DECQ         R8
@@ -388,7 +496,7 @@ row:
 	RET
 
 // func convolveAVX2(dst *float32, strideDst int, x *float32, strideX int, weights *float32, strideWeights int, n int, taps int, channels int)
-// Requires: AVX, FMA3
+// Requires: AVX
 TEXT ·convolveAVX2(SB), NOSPLIT, $0-72
 	MOVQ dst+0(FP), AX
 	MOVQ x+16(FP), CX
@@ -410,26 +518,28 @@ channels:
 	VXORPS Y1, Y1, Y1
 
 tap:
-	VMOVUPS     (R11), Y2
-	VFMADD231PS (R12), Y2, Y0
-	VMOVUPS     32(R11), Y2
-	VFMADD231PS 32(R12), Y2, Y1
-	ADDQ        BX, R11
-	ADDQ        SI, R12
-	SUBQ        $0x01, R13
-	JNZ         tap
-	VMOVUPS     Y0, (R8)
-	VMOVUPS     Y1, 32(R8)
-	ADDQ        $0x40, DI
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, R9
-	SUBQ        $0x10, R10
-	JNZ         channels
-	ADDQ        BX, CX
-	MOVQ        strideDst+8(FP), DI
-	ADDQ        DI, AX
-	SUBQ        $0x01, DX
-	JNZ         token
+	VMOVUPS (R11), Y2
+	VMULPS  (R12), Y2, Y2
+	VADDPS  Y2, Y0, Y0
+	VMOVUPS 32(R11), Y2
+	VMULPS  32(R12), Y2, Y2
+	VADDPS  Y2, Y1, Y1
+	ADDQ    BX, R11
+	ADDQ    SI, R12
+	SUBQ    $0x01, R13
+	JNZ     tap
+	VMOVUPS Y0, (R8)
+	VMOVUPS Y1, 32(R8)
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, R9
+	SUBQ    $0x10, R10
+	JNZ     channels
+	ADDQ    BX, CX
+	MOVQ    strideDst+8(FP), DI
+	ADDQ    DI, AX
+	SUBQ    $0x01, DX
+	JNZ     token
 	VZEROUPPER
 	RET
 
@@ -455,22 +565,23 @@ channels:
 	VXORPS Z0, Z0, Z0
 
 tap:
-	VMOVUPS     (R11), Z1
-	VFMADD231PS (R12), Z1, Z0
-	ADDQ        BX, R11
-	ADDQ        SI, R12
-	SUBQ        $0x01, R13
-	JNZ         tap
-	VMOVUPS     Z0, (R8)
-	ADDQ        $0x40, DI
-	ADDQ        $0x40, R8
-	ADDQ        $0x40, R9
-	SUBQ        $0x10, R10
-	JNZ         channels
-	ADDQ        BX, CX
-	MOVQ        strideDst+8(FP), DI
-	ADDQ        DI, AX
-	SUBQ        $0x01, DX
-	JNZ         token
+	VMOVUPS (R11), Z1
+	VMULPS  (R12), Z1, Z1
+	VADDPS  Z1, Z0, Z0
+	ADDQ    BX, R11
+	ADDQ    SI, R12
+	SUBQ    $0x01, R13
+	JNZ     tap
+	VMOVUPS Z0, (R8)
+	ADDQ    $0x40, DI
+	ADDQ    $0x40, R8
+	ADDQ    $0x40, R9
+	SUBQ    $0x10, R10
+	JNZ     channels
+	ADDQ    BX, CX
+	MOVQ    strideDst+8(FP), DI
+	ADDQ    DI, AX
+	SUBQ    $0x01, DX
+	JNZ     token
 	VZEROUPPER
 	RET

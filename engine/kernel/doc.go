@@ -20,5 +20,5 @@
 //     fuses multiply and add, generic code need not, so the two may differ in the last bits.
 //   - attention: cells are taken in chunks of 256 by cell number; within a chunk scores and values accumulate one
 //     element after another; chunks are merged in order with the running maximum of the logits (online softmax).
-//   - delta rule: sums run over the key elements in order, token after token.
+//   - delta rule: sums run over the key elements in 32 partial sums as in upstream.Dot32, token after token.
 package kernel

@@ -34,8 +34,13 @@ func Mul(dst, x []float32) { active.mul(dst, x) }
 // Scale computes x *= s.
 func Scale(x []float32, s float32) { active.scale(x, x, s) }
 
-// Sigmoid computes dst = 1 / (1 + exp(-x)). dst may be x.
-func Sigmoid(dst, x []float32) { active.sigmoid(dst, x) }
+// Sigmoid computes dst = 1 / (1 + exp(-x)), as upstream with the C library's function. dst may be x.
+func Sigmoid(dst, x []float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = upstream.Sigmoid(v)
+	}
+}
 
 // SiLU computes dst = x / (1 + exp(-x)). dst may be x.
 func SiLU(dst, x []float32) { active.silu(dst, x) }
@@ -106,13 +111,6 @@ func combine(dst, x []float32, a, b float32) {
 	dst = dst[:len(x)]
 	for i, v := range x {
 		dst[i] = float32(dst[i]*a) + float32(v*b)
-	}
-}
-
-func sigmoid(dst, x []float32) {
-	dst = dst[:len(x)]
-	for i, v := range x {
-		dst[i] = 1 / (1 + exp(-v))
 	}
 }
 

@@ -14,11 +14,6 @@ func scaleMaxAVX2(x *float32, n int, scale float32) float32
 //go:noescape
 func expSumAVX2(x *float32, n int, top float32) float32
 
-// dst = sigmoid(x); n is a positive multiple of 16.
-//
-//go:noescape
-func sigmoidAVX2(dst *float32, x *float32, n int)
-
 // dst = silu(x); n is a positive multiple of 16.
 //
 //go:noescape
@@ -73,11 +68,6 @@ func scaleMaxAVX512(x *float32, n int, scale float32) float32
 //
 //go:noescape
 func expSumAVX512(x *float32, n int, top float32) float32
-
-// dst = sigmoid(x); n is a positive multiple of 16.
-//
-//go:noescape
-func sigmoidAVX512(dst *float32, x *float32, n int)
 
 // dst = silu(x); n is a positive multiple of 16.
 //

@@ -69,7 +69,7 @@ type kernels struct {
 	scale               func(dst, x []float32, s float32)
 	scaleMul            func(dst, x, y []float32, s float32)
 	combine             func(dst, x []float32, a, b float32)
-	sigmoid, silu       func(dst, x []float32)
+	silu                func(dst, x []float32)
 	siluMul, geluMul    func(dst, gate, up []float32)
 	expSum              func(x []float32, scale float32) (top, sum float32)
 	roundF16, roundBF16 func(dst, x []float32)
@@ -144,7 +144,7 @@ func generic() kernels {
 
 		delta: delta, convolve: convolve,
 		squares: squares, add: add, mul: mul, scale: scale, scaleMul: scaleMul, combine: combine,
-		sigmoid: sigmoid, silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,
+		silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,
 		roundF16: roundF16, roundBF16: roundBF16, narrowF16: narrowF16,
 		quantiseBlocks: quantiseBlocks, quantiseSupers: quantiseSupers, storeQ8_0: storeQ8_0,
 	}

@@ -47,14 +47,14 @@ func avx2() kernels {
 	k.squares = squaresOnAVX2
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX2, scale), withScaleMul(scaleMulAVX2), withCombine(combineAVX2)
-	k.sigmoid, k.silu = unary(sigmoidAVX2, sigmoid), unary(siluAVX2, silu)
+	k.silu = unary(siluAVX2, silu)
 	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX2), withGELUMul(geluMulAVX2)
 	k.expSum = withExpSum(scaleMaxAVX2, expSumAVX2)
 	k.rotateHalves, k.rotatePairs = withRotateHalves(rotateHalvesAVX2), withRotatePairs(rotatePairsAVX2)
 	k.softMax, k.addScaled = softMaxOnAVX2, scaled(addScaledAVX2, upstream.AddScaled)
 	k.roundF16, k.roundBF16 = unary(roundF16AVX2, roundF16), unary(roundBF16AVX2, roundBF16)
 	k.narrowF16 = withNarrowF16(narrowF16AVX2)
-	k.delta, k.convolve = withDelta(deltaStrips1AVX2, nil), withConvolve(convolveAVX2)
+	k.delta, k.convolve = withDelta(deltaColumnsAVX2, 16), withConvolve(convolveAVX2)
 	k.quantiseBlocks, k.quantiseSupers = withBlocks, withSupers
 	return k
 }
@@ -84,11 +84,11 @@ func avx512() kernels {
 	k.squares = squaresOnAVX512
 	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)
 	k.scale, k.scaleMul, k.combine = scaled(scaleAVX512, scale), withScaleMul(scaleMulAVX512), withCombine(combineAVX512)
-	k.sigmoid, k.silu = unary(sigmoidAVX512, sigmoid), unary(siluAVX512, silu)
+	k.silu = unary(siluAVX512, silu)
 	k.siluMul, k.geluMul = withSiLUMul(siluMulAVX512), withGELUMul(geluMulAVX512)
 	k.expSum = withExpSum(scaleMaxAVX512, expSumAVX512)
 	k.rotateHalves = withRotateHalves(rotateHalvesAVX512)
 	k.addScaled = scaled(addScaledAVX512, upstream.AddScaled)
-	k.delta, k.convolve = withDelta(deltaStrips1AVX512, deltaStrips2AVX512), withConvolve(convolveAVX512)
+	k.delta, k.convolve = withDelta(deltaColumnsAVX512, 32), withConvolve(convolveAVX512)
 	return k
 }

@@ -17,7 +17,6 @@ func inUpstreamsOrder(k kernels) kernels {
 	k.quantPanel = quantPanelUpstream
 	k.squares = squaresOneByOne
 	k.singles = true
-	k.delta, k.convolve, k.sigmoid = deltaUpstream, convolveUpstream, sigmoidUpstream
 	return k
 }
 

@@ -10,8 +10,7 @@ func elementwise() {
 	for _, w := range []width{avx2, avx512} {
 		w.scaleMax()
 		w.expSum()
-		w.activation("sigmoid")
-		w.activation("silu")
+		w.silu()
 		w.siluMul()
 		w.geluMul()
 		w.squares()
@@ -143,29 +142,25 @@ func (w width) expSum() {
 	end()
 }
 
-// sigmoidTimes returns factor / (1 + exp(-x)).
-func (w width) sigmoidTimes(c expConstants, x, factor reg.VecVirtual) reg.VecVirtual {
+// siluOf returns x / (1 + exp(-x)).
+func (w width) siluOf(c expConstants, x reg.VecVirtual) reg.VecVirtual {
 	v := w.vector()
 	zero(v)
 	VSUBPS(x, v, v)
 	e := w.exp(c, v)
 	VADDPS(w.one(), e, e)
-	VDIVPS(e, factor, e)
+	VDIVPS(e, x, e)
 	return e
 }
 
-func (w width) activation(name string) {
-	begin(name+w.name, "func(dst *float32, x *float32, n int)", "dst = "+name+"(x); n is a positive multiple of 16.")
+func (w width) silu() {
+	begin("silu"+w.name, "func(dst *float32, x *float32, n int)", "dst = silu(x); n is a positive multiple of 16.")
 	dst, x, left := arg("dst"), arg("x"), arg("n")
 	c := w.expConstants()
 	w.stream(left, []reg.GPVirtual{dst, x}, []int{4, 4}, func(p int) {
 		v := w.vector()
 		VMOVUPS(Mem{Base: x, Disp: p * w.bytes}, v)
-		factor := v
-		if name == "sigmoid" {
-			factor = w.one()
-		}
-		VMOVUPS(w.sigmoidTimes(c, v, factor), Mem{Base: dst, Disp: p * w.bytes})
+		VMOVUPS(w.siluOf(c, v), Mem{Base: dst, Disp: p * w.bytes})
 	})
 	end()
 }
@@ -177,7 +172,7 @@ func (w width) siluMul() {
 	w.stream(left, []reg.GPVirtual{dst, gate, up}, []int{4, 4, 4}, func(p int) {
 		v := w.vector()
 		VMOVUPS(Mem{Base: gate, Disp: p * w.bytes}, v)
-		s := w.sigmoidTimes(c, v, v)
+		s := w.siluOf(c, v)
 		VMULPS(Mem{Base: up, Disp: p * w.bytes}, s, s)
 		VMOVUPS(s, Mem{Base: dst, Disp: p * w.bytes})
 	})

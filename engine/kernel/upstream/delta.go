@@ -11,15 +11,21 @@ func Softplus(x float32) float32 {
 // Sigmoid is 1 / (1 + e^-x) of single numbers: upstream has no vector code for it.
 func Sigmoid(x float32) float32 { return 1 / (1 + ScalarExp(-x)) }
 
-// Taps adds the products of a convolution to sum. GCC takes them four at a time, and fuses what is left into the additions.
-func Taps(sum float32, weights, x []float32) float32 {
-	x = x[:len(weights)]
-	whole := len(x) / 4 * 4
-	for i, v := range x[:whole] {
-		sum += float32(v * weights[i])
-	}
-	for i, v := range x[whole:] {
-		sum = fma(v, weights[whole+i], sum)
+// Taps is the sum of n products of a convolution, x[0] weights[0] first, then those a stride further.
+func Taps(x []float32, strideX int, weights []float32, strideWeights, n int) float32 {
+	return addRest(0, x, strideX, weights, strideWeights, n)
+}
+
+// addRest adds n products to sum, one after the other: the plain loop of a C program. GCC multiplies four at a time in a vector
+// before it adds them, and fuses those that are left over.
+func addRest(sum float32, a []float32, strideA int, b []float32, strideB, n int) float32 {
+	for i := range n {
+		x, y := a[i*strideA], b[i*strideB]
+		if i < n/4*4 {
+			sum += float32(x * y)
+		} else {
+			sum = fma(x, y, sum)
+		}
 	}
 	return sum
 }
@@ -57,13 +63,13 @@ func dotColumns(m, x []float32, cols int) (dots [32]float32) {
 		}
 	}
 	for c := range cols {
-		var column [32]float32
-		for i := range column {
-			column[i] = sums[i][c]
+		var v [8]float32
+		for l := range v {
+			v[l] = (sums[l][c] + sums[16+l][c]) + (sums[8+l][c] + sums[24+l][c])
 		}
-		dots[c] = sumOf32(&column)
-		for i := whole; i < len(x); i++ {
-			dots[c] = fma(m[i*cols+c], x[i], dots[c])
+		dots[c] = sumPairs(&v)
+		if rest := x[whole:]; len(rest) > 0 {
+			dots[c] = addRest(dots[c], m[whole*cols+c:], cols, rest, 1, len(rest))
 		}
 	}
 	return dots
