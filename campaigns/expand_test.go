@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"attnbudget/internal/golden"
 	"attnbudget/plan"
 )
 
@@ -251,9 +252,9 @@ func TestRenderedPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden(t, "testdata/plan/small.txt", text.String())
-	golden(t, "testdata/plan/small-units.txt", units.String())
-	golden(t, "testdata/plan/small.json", json.String())
+	golden.Check(t, "testdata/plan/small.txt", []byte(text.String()))
+	golden.Check(t, "testdata/plan/small-units.txt", []byte(units.String()))
+	golden.Check(t, "testdata/plan/small.json", []byte(json.String()))
 }
 
 func TestRenderingReportsAFailedWrite(t *testing.T) {

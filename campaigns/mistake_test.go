@@ -2,35 +2,12 @@ package campaigns
 
 import (
 	"errors"
-	"flag"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"attnbudget/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// golden compares got with the file, which -update writes; a failure leaves what it got beside the file.
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		_ = os.WriteFile(path+".got", []byte(got), 0o644)
-		t.Errorf("%s differs (-want +got); go test -update writes it\n%s", path, diff)
-	}
-}
 
 // Every file of testdata/mistakes has one kind of mistake, and the golden file beside it the exact report.
 func TestMistakesAreReportedWithPlaceSnippetAndHint(t *testing.T) {
@@ -54,7 +31,7 @@ func TestMistakesAreReportedWithPlaceSnippetAndHint(t *testing.T) {
 					t.Errorf("incomplete: %+v", m)
 				}
 			}
-			golden(t, strings.TrimSuffix(file, ".yaml")+".golden", filepath.ToSlash(err.Error())+"\n")
+			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".golden", []byte(filepath.ToSlash(err.Error())+"\n"))
 		})
 	}
 }

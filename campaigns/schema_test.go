@@ -12,6 +12,7 @@ import (
 	"github.com/invopop/jsonschema"
 
 	"attnbudget/engine/builtin"
+	"attnbudget/internal/golden"
 	"attnbudget/plan"
 )
 
@@ -104,7 +105,7 @@ func TestSchemaIsThatOfTheTypes(t *testing.T) {
 	if err := enc.Encode(s); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "campaign.schema.json", b.String())
+	golden.Check(t, "campaign.schema.json", b.Bytes())
 }
 
 // Every key that the decoder knows is in the schema with a description, and no other.

@@ -3,17 +3,14 @@ package parsers
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"attnbudget/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // stageOf is the stage whose output a fixture is, by upstream's tool.
 func stageOf(name string) string {
@@ -52,25 +49,6 @@ func rendered(stage string, raw []byte) []byte {
 	return b.Bytes()
 }
 
-func compareGolden(t *testing.T, path string, got []byte) {
-	t.Helper()
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s (-want +got):\n%s", path, diff)
-	}
-}
-
 func TestUpstreamOutputsDecodeAsInGoldenFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/upstream/llama-*")
 	if err != nil || len(files) < 30 {
@@ -86,7 +64,7 @@ func TestUpstreamOutputsDecodeAsInGoldenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			compareGolden(t, filepath.Join("testdata/golden", name+".txt"), rendered(stageOf(name), raw))
+			golden.Check(t, filepath.Join("testdata/golden", name+".txt"), rendered(stageOf(name), raw))
 		})
 	}
 }

@@ -3,7 +3,6 @@ package summary
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"math"
 	"os"
 	"path/filepath"
@@ -11,33 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"attnbudget/internal/golden"
 	"attnbudget/plan"
 	"attnbudget/results"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
-
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("differs from %s (-want +got):\n%s", path, diff)
-	}
-}
 
 // troubled is the run of newTestRun with what goes wrong in real ones: failures, gaps, a changed machine.
 func troubled() (*testRun, results.Environment) {
@@ -70,7 +48,7 @@ func TestSummaryAndTablesAreThoseOfTheGoldenFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for file, data := range files {
-			golden(t, filepath.Join(name, file), data)
+			golden.Check(t, filepath.Join("testdata", name, file), data)
 		}
 		var text bytes.Buffer
 		for i := range s.Tables {
@@ -79,7 +57,7 @@ func TestSummaryAndTablesAreThoseOfTheGoldenFiles(t *testing.T) {
 			}
 			text.WriteByte('\n')
 		}
-		golden(t, filepath.Join(name, "tables.txt"), text.Bytes())
+		golden.Check(t, filepath.Join("testdata", name, "tables.txt"), text.Bytes())
 	}
 }
 

@@ -3,7 +3,6 @@ package bench
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,11 +11,10 @@ import (
 	"time"
 
 	"attnbudget/engine/meter"
+	"attnbudget/internal/golden"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 func sample() []Result {
 	base := Result{
@@ -40,19 +38,7 @@ func TestFormatsAreLlamaBenchs(t *testing.T) {
 			if err := Write(&got, format, sample()); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", "sample."+format)
-			if *update {
-				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got.String()); d != "" {
-				t.Errorf("-want +got\n%s", d)
-			}
+			golden.Check(t, filepath.Join("testdata", "sample."+format), got.Bytes())
 		})
 	}
 }

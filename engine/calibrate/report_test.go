@@ -2,15 +2,11 @@ package calibrate
 
 import (
 	"bytes"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"attnbudget/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite golden files")
 
 // sample is a report with something of everything.
 func sample(t testing.TB) *Report {
@@ -44,33 +40,13 @@ func sample(t testing.TB) *Report {
 	return r
 }
 
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("%s: %s", path, diff)
-	}
-}
-
 func TestReportForMachinesAndPeople(t *testing.T) {
 	r := sample(t)
 	data, err := r.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.json", data)
+	golden.Check(t, "testdata/report.json", data)
 	again, err := Parse(data)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +58,7 @@ func TestReportForMachinesAndPeople(t *testing.T) {
 	if err := WriteTable(&table, r); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.txt", table.Bytes())
+	golden.Check(t, "testdata/report.txt", table.Bytes())
 }
 
 func TestPictures(t *testing.T) {
@@ -91,6 +67,6 @@ func TestPictures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, name, data)
+		golden.Check(t, filepath.Join("testdata", name), data)
 	}
 }

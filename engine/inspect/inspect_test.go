@@ -3,9 +3,7 @@ package inspect
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,9 +11,8 @@ import (
 
 	"attnbudget/engine/gguf"
 	"attnbudget/engine/synth"
+	"attnbudget/internal/golden"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 const models = "../testdata/conformance/models"
 
@@ -36,19 +33,7 @@ func TestReportsOfConformanceModels(t *testing.T) {
 			if err := r.WriteText(&text, false); err != nil {
 				t.Fatal(err)
 			}
-			golden := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(golden, text.Bytes(), 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(text.Bytes(), want) {
-				t.Errorf("report differs from %s; look at it and run with -update:\n%s", golden, text.Bytes())
-			}
+			golden.Check(t, filepath.Join("testdata", name+".txt"), text.Bytes())
 		})
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -14,12 +13,11 @@ import (
 
 	"attnbudget/engine/bench"
 	"attnbudget/engine/bench/limits"
+	"attnbudget/internal/golden"
 	"attnbudget/results"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain makes this binary stand in for both engines.
 func TestMain(m *testing.M) {
@@ -247,17 +245,5 @@ func TestTheReportSaysWhatTheJournalHolds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := filepath.Join("testdata", "speed.md")
-	if *update {
-		if err := os.WriteFile(golden, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("-want +got\n%s", d)
-	}
+	golden.Check(t, "testdata/speed.md", got)
 }
