@@ -3,7 +3,7 @@ package kernel
 import (
 	"unsafe"
 
-	"attnbudget/engine/kernel/upstream"
+	"attnbudget/engine/gguf"
 )
 
 // wholeAttention is the Attend in progress over a float32 cache: the scores of all cells, a softmax over them, and a weighted
@@ -72,7 +72,7 @@ func (t *wholeAttention) scoreAll(scores []float32, spans []Span, first int, q [
 	top, kv := negInf, head/(t.Heads/t.HeadsKV)
 	for _, span := range spans {
 		for c := span.From; c < span.To; c++ {
-			score := upstream.Dot32(t.K.floats(c, kv, t.DimK), q) * t.Scale
+			score := t.kernels.dot32(gguf.F32, t.K.floats(c, kv, t.DimK), q) * t.Scale
 			scores[c-first], top = score, max(top, score)
 		}
 	}

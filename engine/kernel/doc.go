@@ -16,8 +16,10 @@
 //   - quantised weights: the integer dot product of a block (32 elements, or 256 for the K formats, with the sub-block
 //     scales applied as integers) is exact; block results are scaled and added in float32, block after block, without
 //     fused multiply-add. Generic and assembly kernels agree to the bit.
-//   - float weights: sixteen partial sums (element i goes to sum i mod 16), then halves are added pairwise. Assembly
-//     fuses multiply and add, generic code need not, so the two may differ in the last bits.
+//   - float weights: eight partial sums (element i goes to sum i mod 8) with fused multiply-add, then halves and quarters are
+//     added, and the two that are left: the order of upstream's AVX2 build for batches. If the columns are no multiple of 8
+//     or the rows no multiple of 4, upstream has 32 partial sums instead, and so have we; these it also has for any single
+//     row, and there only the kernel set "upstream" follows it. Generic and assembly kernels agree to the bit.
 //   - attention: cells are taken in chunks of 256 by cell number; within a chunk scores and values accumulate one
 //     element after another; chunks are merged in order with the running maximum of the logits (online softmax).
 //   - delta rule: sums run over the key elements in 32 partial sums as in upstream.Dot32, token after token.

@@ -2,51 +2,54 @@ package kernel
 
 import (
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel/upstream"
 	"attnbudget/engine/quant"
 )
 
-// floatPanel computes the outputs of weight rows [from, to) for float weights: each row is widened once for the batch.
+// inEights tells in which order the elements of a row of w are added: in eight partial sums, or in 32 as upstream does
+// where the tiles of its matrix product do not fit.
+func inEights(w *Matrix) bool { return w.Cols%8 == 0 && w.Rows%4 == 0 }
+
+// floatPanel computes the outputs of weight rows [from, to) for float weights.
 func floatPanel(m *product, s *scratch, from, to int) {
-	in, cols, rows := m.in, m.w.Cols, m.w.Rows
-	x := in.floats(m.w.Type)
+	dot := dot32
+	if inEights(m.w) {
+		dot = dot8
+	}
+	rowByRow(m, s, from, to, quant.Dequantize, dot)
+}
+
+// rowByRow widens each row once for the batch.
+func rowByRow(m *product, s *scratch, from, to int, widen func(t gguf.Type, dst []float32, src []byte), dot func(t gguf.Type, a, b []float32) float32) {
+	in, t, cols, rows := m.in, m.w.Type, m.w.Cols, m.w.Rows
+	x := in.floats(t)
+	s.row = grow(s.row, cols)
 	for r := from; r < to; r++ {
-		s.row = grow(s.row, cols)
-		quant.Dequantize(m.w.Type, s.row, m.w.row(r))
+		widen(t, s.row, m.w.row(r))
 		for i := range in.n {
-			m.dst[i*rows+r] = dot(s.row, x[i*cols:][:cols])
+			m.dst[i*rows+r] = dot(t, s.row, x[i*cols:][:cols])
 		}
 	}
 }
 
-// lanes is the number of partial sums of a float dot product.
-const lanes = 16
+// dot8 is the product of two rows in eight partial sums.
+func dot8(_ gguf.Type, a, b []float32) float32 { return upstream.Dot8(a, b) }
 
-// dot is the product of two float rows in the order that doc.go gives; what does not fill sixteen lanes is added last.
-func dot(a, b []float32) float32 {
-	b = b[:len(a)]
-	var sum [lanes]float32
-	whole := len(a) / lanes * lanes
-	for i := 0; i < whole; i += lanes {
-		x, y := (*[lanes]float32)(a[i:]), (*[lanes]float32)(b[i:])
-		for l := range lanes {
-			sum[l] += x[l] * y[l]
-		}
-	}
-	total := fold(&sum)
-	for i := whole; i < len(a); i++ {
-		total += a[i] * b[i]
-	}
-	return total
+// dot32 is the product of two rows of numbers of type t in 32 partial sums.
+func dot32(t gguf.Type, a, b []float32) float32 {
+	whole := len(a) / 32 * 32
+	sums := upstream.Sums32(a[:whole], b[:whole])
+	return endDot32(t, &sums, a[whole:], b[whole:])
 }
 
-// fold adds sixteen partial sums: upper half to lower half until one is left.
-func fold(sum *[lanes]float32) float32 {
-	for n := lanes / 2; n > 0; n /= 2 {
-		for l := range n {
-			sum[l] += sum[l+n]
-		}
+func endDot32(t gguf.Type, sums *[8]float32, a, b []float32) float32 {
+	switch t {
+	case gguf.F16:
+		return upstream.EndDotF16(sums, a, b)
+	case gguf.BF16:
+		return upstream.EndDotBF16(sums, a, b)
 	}
-	return sum[0]
+	return upstream.EndDot32(sums, a, b)
 }
 
 // quantPanel computes the outputs of weight rows [from, to) for quantised weights: each row is unpacked once for the batch.

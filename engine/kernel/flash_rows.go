@@ -33,7 +33,7 @@ func (f *flash) score(scores []float32, t *flashTile, r, cell, lo int) {
 			return
 		}
 		for i := range scores {
-			scores[i] = dotRows(f.K.Type, k[i*f.DimK:][:f.DimK], q)
+			scores[i] = f.dot32(f.K.Type, k[i*f.DimK:][:f.DimK], q)
 		}
 		return
 	}
@@ -70,14 +70,6 @@ func (f *flash) addCells(out, weights, v []float32) {
 	default:
 		f.multiplyAdd(out, f.DimV, weights, len(weights), v, f.DimV, 1, len(weights), f.DimV)
 	}
-}
-
-// dotRows is the product of two rows of numbers of type t in the order of upstream's products of single rows.
-func dotRows(t gguf.Type, a, b []float32) float32 {
-	if t == gguf.BF16 {
-		return upstream.DotBF16(a, b)
-	}
-	return upstream.Dot32(a, b)
 }
 
 // dotCells computes the products of q with rows k [len(dst)][len(q)]; len(q) is a multiple of 32.

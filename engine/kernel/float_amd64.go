@@ -4,137 +4,122 @@
 
 package kernel
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 16.
+// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 8.
 //
 //go:noescape
 func dotF32x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
 
-// dst[r] = product of x and row r of 1 rows of w, stride bytes apart; n is a positive multiple of 16.
+// dst[r] = product of x and row r of 8 rows of w, stride bytes apart; n is a positive multiple of 8.
 //
 //go:noescape
-func dotF32AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotF32x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 16.
+// dst [n/8][4][8] = rows src [4][n] as float32; strides, in bytes, of the outer dimensions; n is a positive multiple of 8.
+//
+//go:noescape
+func interleaveF32AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 8.
 //
 //go:noescape
 func dotF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
 
-// dst[r] = product of x and row r of 1 rows of w, stride bytes apart; n is a positive multiple of 16.
+// dst[r] = product of x and row r of 8 rows of w, stride bytes apart; n is a positive multiple of 8.
 //
 //go:noescape
-func dotF16AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+
+// dst [n/8][4][8] = rows src [4][n] as float32; strides, in bytes, of the outer dimensions; n is a positive multiple of 8.
+//
+//go:noescape
+func interleaveF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 8.
+//
+//go:noescape
+func dotBF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+
+// dst[r] = product of x and row r of 8 rows of w, stride bytes apart; n is a positive multiple of 8.
+//
+//go:noescape
+func dotBF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+
+// dst [n/8][4][8] = rows src [4][n] as float32; strides, in bytes, of the outer dimensions; n is a positive multiple of 8.
+//
+//go:noescape
+func interleaveBF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+
+// dst[i] = total of the 8 partial sums acc[i]: halves, quarters, the last two; n is a positive multiple of 4.
+//
+//go:noescape
+func foldSumsAVX2(dst *float32, acc *float32, n int)
+
+// sums[l] = (s[l] + s[16+l]) + (s[8+l] + s[24+l]) with s[i] the sum of a[j]*b[j] for j mod 32 = i; n is a positive multiple of 32.
+//
+//go:noescape
+func sums32AVX2(sums *[8]float32, a *float32, b *float32, n int)
 
 // dst[i] = src[i] as float32; n is a positive multiple of 16.
 //
 //go:noescape
 func widenF16AVX2(dst *float32, src *byte, n int)
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotBF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-
-// dst[r] = product of x and row r of 1 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotBF16AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-
 // dst[i] = src[i] as float32; n is a positive multiple of 16.
 //
 //go:noescape
 func widenBF16AVX2(dst *float32, src *byte, n int)
 
-// acc [1][2][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [1][4][8] += partial sums of x rows times w [n/8][4][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile1AVX2(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile1AVX2(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [2][2][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [2][4][8] += partial sums of x rows times w [n/8][4][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile2AVX2(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile2AVX2(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [3][2][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [3][4][8] += partial sums of x rows times w [n/8][4][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile3AVX2(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-
-// dst[i] = total of the 16 partial sums acc[i]; n > 0.
-//
-//go:noescape
-func foldSumsAVX2(dst *float32, acc *float32, n int)
-
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotF32x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-
-// dst[r] = product of x and row r of 1 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotF32AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotF16x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-
-// dst[r] = product of x and row r of 1 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotF16AVX512(dst *float32, w *byte, stride int, x *float32, n int)
+func dotTile3AVX2(acc *float32, w *float32, x *float32, strideX int, n int)
 
 // dst[i] = src[i] as float32; n is a positive multiple of 16.
 //
 //go:noescape
 func widenF16AVX512(dst *float32, src *byte, n int)
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotBF16x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-
-// dst[r] = product of x and row r of 1 rows of w, stride bytes apart; n is a positive multiple of 16.
-//
-//go:noescape
-func dotBF16AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-
 // dst[i] = src[i] as float32; n is a positive multiple of 16.
 //
 //go:noescape
 func widenBF16AVX512(dst *float32, src *byte, n int)
 
-// acc [1][4][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [1][8][8] += partial sums of x rows times w [n/8][8][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile1AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile1AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [2][4][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [2][8][8] += partial sums of x rows times w [n/8][8][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile2AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile2AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [3][4][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [3][8][8] += partial sums of x rows times w [n/8][8][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile3AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile3AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [4][4][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [4][8][8] += partial sums of x rows times w [n/8][8][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile4AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile4AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [5][4][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [5][8][8] += partial sums of x rows times w [n/8][8][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile5AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+func dotTile5AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
 
-// acc [6][4][16] += partial sums of x rows times w rows; strides in bytes; n is a positive multiple of 16.
+// acc [6][8][8] += partial sums of x rows times w [n/8][8][8]; strideX in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotTile6AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-
-// dst[i] = total of the 16 partial sums acc[i]; n > 0.
-//
-//go:noescape
-func foldSumsAVX512(dst *float32, acc *float32, n int)
+func dotTile6AVX512(acc *float32, w *float32, x *float32, strideX int, n int)

@@ -23,109 +23,151 @@ TEXT ·dotF32x4AVX2(SB), NOSPLIT, $0-40
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+
+next:
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	ADDQ         $0x00000080, R8
+	VMOVUPS      (BX), Y4
+	VFMADD231PS  (CX), Y4, Y0
+	VFMADD231PS  (CX)(DX*1), Y4, Y1
+	VFMADD231PS  (CX)(DX*2), Y4, Y2
+	VFMADD231PS  (DI), Y4, Y3
+	ADDQ         $0x20, BX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DI
+	SUBQ         $0x08, SI
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X4, X3
+	VUNPCKHPD    X0, X4, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VZEROUPPER
+	RET
+
+// func dotF32x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·dotF32x8AVX2(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   w+8(FP), CX
+	MOVQ   stride+16(FP), DX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	ADDQ   CX, DI
+	LEAQ   (DX)(DX*2), R8
+	ADDQ   DI, R8
+	MOVQ   CX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
 next:
-	PREFETCHT0   (R8)
-	PREFETCHT0   64(R8)
-	PREFETCHT0   128(R8)
-	PREFETCHT0   192(R8)
-	ADDQ         $0x00000100, R8
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	PREFETCHT0   128(R9)
+	PREFETCHT0   192(R9)
+	ADDQ         $0x00000100, R9
 	VMOVUPS      (BX), Y8
-	VMOVUPS      (CX), Y9
-	VFMADD231PS  Y8, Y9, Y0
-	VMOVUPS      (CX)(DX*1), Y9
-	VFMADD231PS  Y8, Y9, Y2
-	VMOVUPS      (CX)(DX*2), Y9
-	VFMADD231PS  Y8, Y9, Y4
-	VMOVUPS      (DI), Y9
-	VFMADD231PS  Y8, Y9, Y6
-	VMOVUPS      32(BX), Y8
-	VMOVUPS      32(CX), Y9
-	VFMADD231PS  Y8, Y9, Y1
-	VMOVUPS      32(CX)(DX*1), Y9
-	VFMADD231PS  Y8, Y9, Y3
-	VMOVUPS      32(CX)(DX*2), Y9
-	VFMADD231PS  Y8, Y9, Y5
-	VMOVUPS      32(DI), Y9
-	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x40, BX
-	ADDQ         $+64, CX
-	ADDQ         $+64, DI
-	SUBQ         $0x10, SI
+	VFMADD231PS  (CX), Y8, Y0
+	VFMADD231PS  (CX)(DX*1), Y8, Y1
+	VFMADD231PS  (CX)(DX*2), Y8, Y2
+	VFMADD231PS  (DI), Y8, Y3
+	VFMADD231PS  (DI)(DX*1), Y8, Y4
+	VFMADD231PS  (DI)(DX*2), Y8, Y5
+	VFMADD231PS  (R8), Y8, Y6
+	VFMADD231PS  (R8)(DX*1), Y8, Y7
+	ADDQ         $0x20, BX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DI
+	ADDQ         $+32, R8
+	SUBQ         $0x08, SI
 	JNZ          next
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X8, X3
+	VUNPCKHPD    X0, X8, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
 	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
-	VADDPS       Y3, Y2, Y0
-	VEXTRACTF128 $0x01, Y0, X1
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
 	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 4(AX)
-	VADDPS       Y5, Y4, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 8(AX)
-	VADDPS       Y7, Y6, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 12(AX)
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, 16(AX)
 	VZEROUPPER
 	RET
 
-// func dotF32AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, FMA3, MMX+
-TEXT ·dotF32AVX2(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	MOVQ   CX, DI
-	ADDQ   DX, DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
+// func interleaveF32AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX
+TEXT ·interleaveF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	LEAQ (BX)(BX*2), DI
+	ADDQ DX, DI
 
 next:
-	PREFETCHT0   (DI)
-	ADDQ         $0x00000040, DI
-	VMOVUPS      (BX), Y2
-	VMOVUPS      (CX), Y3
-	VFMADD231PS  Y2, Y3, Y0
-	VMOVUPS      32(BX), Y2
-	VMOVUPS      32(CX), Y3
-	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x40, BX
-	ADDQ         $+64, CX
-	SUBQ         $0x10, SI
-	JNZ          next
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
+	VMOVUPS (DX), Y0
+	VMOVUPS Y0, (AX)
+	VMOVUPS (DX)(BX*1), Y0
+	VMOVUPS Y0, 32(AX)
+	VMOVUPS (DX)(BX*2), Y0
+	VMOVUPS Y0, 64(AX)
+	VMOVUPS (DI), Y0
+	VMOVUPS Y0, 96(AX)
+	ADDQ    CX, AX
+	ADDQ    $+32, DX
+	ADDQ    $+32, DI
+	SUBQ    $0x08, SI
+	JNZ     next
 	VZEROUPPER
 	RET
 
@@ -148,125 +190,159 @@ TEXT ·dotF16x4AVX2(SB), NOSPLIT, $0-40
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+
+next:
+	PREFETCHT0   (R8)
+	ADDQ         $0x00000040, R8
+	VMOVUPS      (BX), Y4
+	VCVTPH2PS    (CX), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VCVTPH2PS    (CX)(DX*1), Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VCVTPH2PS    (CX)(DX*2), Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VCVTPH2PS    (DI), Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x20, BX
+	ADDQ         $+16, CX
+	ADDQ         $+16, DI
+	SUBQ         $0x08, SI
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X4, X3
+	VUNPCKHPD    X0, X4, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VZEROUPPER
+	RET
+
+// func dotF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·dotF16x8AVX2(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   w+8(FP), CX
+	MOVQ   stride+16(FP), DX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	ADDQ   CX, DI
+	LEAQ   (DX)(DX*2), R8
+	ADDQ   DI, R8
+	MOVQ   CX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
 next:
-	PREFETCHT0   (R8)
-	PREFETCHT0   64(R8)
-	ADDQ         $0x00000080, R8
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	ADDQ         $0x00000080, R9
 	VMOVUPS      (BX), Y8
 	VCVTPH2PS    (CX), Y9
 	VFMADD231PS  Y8, Y9, Y0
 	VCVTPH2PS    (CX)(DX*1), Y9
-	VFMADD231PS  Y8, Y9, Y2
-	VCVTPH2PS    (CX)(DX*2), Y9
-	VFMADD231PS  Y8, Y9, Y4
-	VCVTPH2PS    (DI), Y9
-	VFMADD231PS  Y8, Y9, Y6
-	VMOVUPS      32(BX), Y8
-	VCVTPH2PS    16(CX), Y9
 	VFMADD231PS  Y8, Y9, Y1
-	VCVTPH2PS    16(CX)(DX*1), Y9
+	VCVTPH2PS    (CX)(DX*2), Y9
+	VFMADD231PS  Y8, Y9, Y2
+	VCVTPH2PS    (DI), Y9
 	VFMADD231PS  Y8, Y9, Y3
-	VCVTPH2PS    16(CX)(DX*2), Y9
+	VCVTPH2PS    (DI)(DX*1), Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VCVTPH2PS    (DI)(DX*2), Y9
 	VFMADD231PS  Y8, Y9, Y5
-	VCVTPH2PS    16(DI), Y9
+	VCVTPH2PS    (R8), Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VCVTPH2PS    (R8)(DX*1), Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x40, BX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DI
-	SUBQ         $0x10, SI
+	ADDQ         $0x20, BX
+	ADDQ         $+16, CX
+	ADDQ         $+16, DI
+	ADDQ         $+16, R8
+	SUBQ         $0x08, SI
 	JNZ          next
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X8, X3
+	VUNPCKHPD    X0, X8, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
 	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
-	VADDPS       Y3, Y2, Y0
-	VEXTRACTF128 $0x01, Y0, X1
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
 	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 4(AX)
-	VADDPS       Y5, Y4, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 8(AX)
-	VADDPS       Y7, Y6, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 12(AX)
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, 16(AX)
 	VZEROUPPER
 	RET
 
-// func dotF16AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotF16AVX2(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	MOVQ   CX, DI
-	ADDQ   DX, DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-
-next:
-	PREFETCHT0   (DI)
-	ADDQ         $0x00000020, DI
-	VMOVUPS      (BX), Y2
-	VCVTPH2PS    (CX), Y3
-	VFMADD231PS  Y2, Y3, Y0
-	VMOVUPS      32(BX), Y2
-	VCVTPH2PS    16(CX), Y3
-	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x40, BX
-	ADDQ         $+32, CX
-	SUBQ         $0x10, SI
-	JNZ          next
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
-	VZEROUPPER
-	RET
-
-// func widenF16AVX2(dst *float32, src *byte, n int)
+// func interleaveF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 // Requires: AVX, F16C
-TEXT ·widenF16AVX2(SB), NOSPLIT, $0-24
+TEXT ·interleaveF16AVX2(SB), NOSPLIT, $0-40
 	MOVQ dst+0(FP), AX
-	MOVQ src+8(FP), CX
-	MOVQ n+16(FP), DX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	LEAQ (BX)(BX*2), DI
+	ADDQ DX, DI
 
 next:
-	VCVTPH2PS (CX), Y0
+	VCVTPH2PS (DX), Y0
 	VMOVUPS   Y0, (AX)
-	VCVTPH2PS 16(CX), Y0
+	VCVTPH2PS (DX)(BX*1), Y0
 	VMOVUPS   Y0, 32(AX)
-	ADDQ      $0x20, CX
-	ADDQ      $0x40, AX
-	SUBQ      $0x10, DX
+	VCVTPH2PS (DX)(BX*2), Y0
+	VMOVUPS   Y0, 64(AX)
+	VCVTPH2PS (DI), Y0
+	VMOVUPS   Y0, 96(AX)
+	ADDQ      CX, AX
+	ADDQ      $+16, DX
+	ADDQ      $+16, DI
+	SUBQ      $0x08, SI
 	JNZ       next
 	VZEROUPPER
 	RET
@@ -290,117 +366,258 @@ TEXT ·dotBF16x4AVX2(SB), NOSPLIT, $0-40
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
+
+next:
+	PREFETCHT0   (R8)
+	ADDQ         $0x00000040, R8
+	VMOVUPS      (BX), Y4
+	VPMOVZXWD    (CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VPMOVZXWD    (CX)(DX*1), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VPMOVZXWD    (CX)(DX*2), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VPMOVZXWD    (DI), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $0x20, BX
+	ADDQ         $+16, CX
+	ADDQ         $+16, DI
+	SUBQ         $0x08, SI
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X4, X3
+	VUNPCKHPD    X0, X4, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VZEROUPPER
+	RET
+
+// func dotBF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·dotBF16x8AVX2(SB), NOSPLIT, $0-40
+	MOVQ   dst+0(FP), AX
+	MOVQ   w+8(FP), CX
+	MOVQ   stride+16(FP), DX
+	MOVQ   x+24(FP), BX
+	MOVQ   n+32(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	ADDQ   CX, DI
+	LEAQ   (DX)(DX*2), R8
+	ADDQ   DI, R8
+	MOVQ   CX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	ADDQ   DX, R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 
 next:
-	PREFETCHT0   (R8)
-	PREFETCHT0   64(R8)
-	ADDQ         $0x00000080, R8
+	PREFETCHT0   (R9)
+	PREFETCHT0   64(R9)
+	ADDQ         $0x00000080, R9
 	VMOVUPS      (BX), Y8
 	VPMOVZXWD    (CX), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y0
 	VPMOVZXWD    (CX)(DX*1), Y9
 	VPSLLD       $0x10, Y9, Y9
-	VFMADD231PS  Y8, Y9, Y2
+	VFMADD231PS  Y8, Y9, Y1
 	VPMOVZXWD    (CX)(DX*2), Y9
 	VPSLLD       $0x10, Y9, Y9
-	VFMADD231PS  Y8, Y9, Y4
+	VFMADD231PS  Y8, Y9, Y2
 	VPMOVZXWD    (DI), Y9
 	VPSLLD       $0x10, Y9, Y9
-	VFMADD231PS  Y8, Y9, Y6
-	VMOVUPS      32(BX), Y8
-	VPMOVZXWD    16(CX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VFMADD231PS  Y8, Y9, Y1
-	VPMOVZXWD    16(CX)(DX*1), Y9
-	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y3
-	VPMOVZXWD    16(CX)(DX*2), Y9
+	VPMOVZXWD    (DI)(DX*1), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y4
+	VPMOVZXWD    (DI)(DX*2), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y5
-	VPMOVZXWD    16(DI), Y9
+	VPMOVZXWD    (R8), Y9
+	VPSLLD       $0x10, Y9, Y9
+	VFMADD231PS  Y8, Y9, Y6
+	VPMOVZXWD    (R8)(DX*1), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x40, BX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DI
-	SUBQ         $0x10, SI
+	ADDQ         $0x20, BX
+	ADDQ         $+16, CX
+	ADDQ         $+16, DI
+	ADDQ         $+16, R8
+	SUBQ         $0x08, SI
 	JNZ          next
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y1, X0
 	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X8, X3
+	VUNPCKHPD    X0, X8, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
 	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
-	VADDPS       Y3, Y2, Y0
-	VEXTRACTF128 $0x01, Y0, X1
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VEXTRACTF128 $0x01, Y4, X0
+	VADDPS       X4, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y6, X2
+	VADDPS       X6, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
 	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 4(AX)
-	VADDPS       Y5, Y4, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 8(AX)
-	VADDPS       Y7, Y6, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, 12(AX)
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, 16(AX)
 	VZEROUPPER
 	RET
 
-// func dotBF16AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·dotBF16AVX2(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	MOVQ   CX, DI
-	ADDQ   DX, DI
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
+// func interleaveBF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
+// Requires: AVX, AVX2
+TEXT ·interleaveBF16AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ strideDst+8(FP), CX
+	MOVQ src+16(FP), DX
+	MOVQ strideSrc+24(FP), BX
+	MOVQ n+32(FP), SI
+	LEAQ (BX)(BX*2), DI
+	ADDQ DX, DI
 
 next:
-	PREFETCHT0   (DI)
-	ADDQ         $0x00000020, DI
-	VMOVUPS      (BX), Y2
-	VPMOVZXWD    (CX), Y3
-	VPSLLD       $0x10, Y3, Y3
-	VFMADD231PS  Y2, Y3, Y0
-	VMOVUPS      32(BX), Y2
-	VPMOVZXWD    16(CX), Y3
-	VPSLLD       $0x10, Y3, Y3
-	VFMADD231PS  Y2, Y3, Y1
-	ADDQ         $0x40, BX
-	ADDQ         $+32, CX
-	SUBQ         $0x10, SI
-	JNZ          next
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
+	VPMOVZXWD (DX), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, (AX)
+	VPMOVZXWD (DX)(BX*1), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 32(AX)
+	VPMOVZXWD (DX)(BX*2), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 64(AX)
+	VPMOVZXWD (DI), Y0
+	VPSLLD    $0x10, Y0, Y0
+	VMOVUPS   Y0, 96(AX)
+	ADDQ      CX, AX
+	ADDQ      $+16, DX
+	ADDQ      $+16, DI
+	SUBQ      $0x08, SI
+	JNZ       next
+	VZEROUPPER
+	RET
+
+// func foldSumsAVX2(dst *float32, acc *float32, n int)
+// Requires: AVX
+TEXT ·foldSumsAVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ acc+8(FP), CX
+	MOVQ n+16(FP), DX
+
+next:
+	VMOVUPS   (CX), X0
+	VADDPS    16(CX), X0, X0
+	VMOVUPS   32(CX), X1
+	VADDPS    48(CX), X1, X1
+	VMOVUPS   64(CX), X2
+	VADDPS    80(CX), X2, X2
+	VMOVUPS   96(CX), X3
+	VADDPS    112(CX), X3, X3
+	VUNPCKLPD X1, X0, X4
+	VUNPCKHPD X1, X0, X0
+	VADDPS    X0, X4, X4
+	VUNPCKLPD X3, X2, X0
+	VUNPCKHPD X3, X2, X1
+	VADDPS    X1, X0, X0
+	VHADDPS   X0, X4, X4
+	VMOVUPS   X4, (AX)
+	ADDQ      $0x80, CX
+	ADDQ      $0x10, AX
+	SUBQ      $0x04, DX
+	JNZ       next
+	VZEROUPPER
+	RET
+
+// func sums32AVX2(sums *[8]float32, a *float32, b *float32, n int)
+// Requires: AVX, FMA3
+TEXT ·sums32AVX2(SB), NOSPLIT, $0-32
+	MOVQ   sums+0(FP), AX
+	MOVQ   a+8(FP), CX
+	MOVQ   b+16(FP), DX
+	MOVQ   n+24(FP), BX
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+next:
+	VMOVUPS     (CX), Y4
+	VFMADD231PS (DX), Y4, Y0
+	VMOVUPS     32(CX), Y4
+	VFMADD231PS 32(DX), Y4, Y1
+	VMOVUPS     64(CX), Y4
+	VFMADD231PS 64(DX), Y4, Y2
+	VMOVUPS     96(CX), Y4
+	VFMADD231PS 96(DX), Y4, Y3
+	ADDQ        $+128, CX
+	ADDQ        $+128, DX
+	SUBQ        $0x20, BX
+	JNZ         next
+	VADDPS      Y2, Y0, Y0
+	VADDPS      Y3, Y1, Y1
+	VADDPS      Y1, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	VZEROUPPER
+	RET
+
+// func widenF16AVX2(dst *float32, src *byte, n int)
+// Requires: AVX, F16C
+TEXT ·widenF16AVX2(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ n+16(FP), DX
+
+next:
+	VCVTPH2PS (CX), Y0
+	VMOVUPS   Y0, (AX)
+	VCVTPH2PS 16(CX), Y0
+	VMOVUPS   Y0, 32(AX)
+	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
+	SUBQ      $0x10, DX
+	JNZ       next
 	VZEROUPPER
 	RET
 
@@ -418,41 +635,39 @@ next:
 	VPMOVZXWD 16(CX), Y0
 	VPSLLD    $0x10, Y0, Y0
 	VMOVUPS   Y0, 32(AX)
-	ADDQ      $0x20, CX
 	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
 	SUBQ      $0x10, DX
 	JNZ       next
 	VZEROUPPER
 	RET
 
-// func dotTile1AVX2(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+// func dotTile1AVX2(acc *float32, w *float32, x *float32, strideX int, n int)
 // Requires: AVX, FMA3
-TEXT ·dotTile1AVX2(SB), NOSPLIT, $0-48
+TEXT ·dotTile1AVX2(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), SI
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), BX
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS 64(AX), Y2
 	VMOVUPS 96(AX), Y3
 
 next:
-	VMOVUPS     (CX), Y4
-	VMOVUPS     (CX)(DX*1), Y5
-	VMOVUPS     (BX), Y6
-	VFMADD231PS Y6, Y4, Y0
-	VFMADD231PS Y6, Y5, Y2
-	VMOVUPS     32(CX), Y4
-	VMOVUPS     32(CX)(DX*1), Y5
-	VMOVUPS     32(BX), Y6
-	VFMADD231PS Y6, Y4, Y1
-	VFMADD231PS Y6, Y5, Y3
-	ADDQ        $+64, CX
-	ADDQ        $+64, BX
-	SUBQ        $0x10, SI
+	VMOVUPS     (DX), Y4
+	VMOVUPS     (CX), Y5
+	VFMADD231PS Y4, Y5, Y0
+	VMOVUPS     32(CX), Y5
+	VFMADD231PS Y4, Y5, Y1
+	VMOVUPS     64(CX), Y5
+	VFMADD231PS Y4, Y5, Y2
+	VMOVUPS     96(CX), Y5
+	VFMADD231PS Y4, Y5, Y3
+	ADDQ        $+128, CX
+	ADDQ        $+32, DX
+	SUBQ        $0x08, BX
 	JNZ         next
 	VMOVUPS     Y0, (AX)
 	VMOVUPS     Y1, 32(AX)
@@ -461,15 +676,14 @@ next:
 	VZEROUPPER
 	RET
 
-// func dotTile2AVX2(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+// func dotTile2AVX2(acc *float32, w *float32, x *float32, strideX int, n int)
 // Requires: AVX, FMA3
-TEXT ·dotTile2AVX2(SB), NOSPLIT, $0-48
+TEXT ·dotTile2AVX2(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS 64(AX), Y2
@@ -480,25 +694,23 @@ TEXT ·dotTile2AVX2(SB), NOSPLIT, $0-48
 	VMOVUPS 224(AX), Y7
 
 next:
-	VMOVUPS     (CX), Y8
-	VMOVUPS     (CX)(DX*1), Y9
-	VMOVUPS     (BX), Y10
-	VFMADD231PS Y10, Y8, Y0
-	VFMADD231PS Y10, Y9, Y2
-	VMOVUPS     (BX)(SI*1), Y10
-	VFMADD231PS Y10, Y8, Y4
-	VFMADD231PS Y10, Y9, Y6
-	VMOVUPS     32(CX), Y8
-	VMOVUPS     32(CX)(DX*1), Y9
-	VMOVUPS     32(BX), Y10
-	VFMADD231PS Y10, Y8, Y1
-	VFMADD231PS Y10, Y9, Y3
-	VMOVUPS     32(BX)(SI*1), Y10
-	VFMADD231PS Y10, Y8, Y5
-	VFMADD231PS Y10, Y9, Y7
-	ADDQ        $+64, CX
-	ADDQ        $+64, BX
-	SUBQ        $0x10, DI
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (DX)(BX*1), Y9
+	VMOVUPS     (CX), Y10
+	VFMADD231PS Y8, Y10, Y0
+	VFMADD231PS Y9, Y10, Y4
+	VMOVUPS     32(CX), Y10
+	VFMADD231PS Y8, Y10, Y1
+	VFMADD231PS Y9, Y10, Y5
+	VMOVUPS     64(CX), Y10
+	VFMADD231PS Y8, Y10, Y2
+	VFMADD231PS Y9, Y10, Y6
+	VMOVUPS     96(CX), Y10
+	VFMADD231PS Y8, Y10, Y3
+	VFMADD231PS Y9, Y10, Y7
+	ADDQ        $+128, CX
+	ADDQ        $+32, DX
+	SUBQ        $0x08, SI
 	JNZ         next
 	VMOVUPS     Y0, (AX)
 	VMOVUPS     Y1, 32(AX)
@@ -511,15 +723,14 @@ next:
 	VZEROUPPER
 	RET
 
-// func dotTile3AVX2(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+// func dotTile3AVX2(acc *float32, w *float32, x *float32, strideX int, n int)
 // Requires: AVX, FMA3
-TEXT ·dotTile3AVX2(SB), NOSPLIT, $0-48
+TEXT ·dotTile3AVX2(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
 	VMOVUPS (AX), Y0
 	VMOVUPS 32(AX), Y1
 	VMOVUPS 64(AX), Y2
@@ -534,31 +745,28 @@ TEXT ·dotTile3AVX2(SB), NOSPLIT, $0-48
 	VMOVUPS 352(AX), Y11
 
 next:
-	VMOVUPS     (CX), Y12
-	VMOVUPS     (CX)(DX*1), Y13
-	VMOVUPS     (BX), Y14
-	VFMADD231PS Y14, Y12, Y0
-	VFMADD231PS Y14, Y13, Y2
-	VMOVUPS     (BX)(SI*1), Y14
-	VFMADD231PS Y14, Y12, Y4
-	VFMADD231PS Y14, Y13, Y6
-	VMOVUPS     (BX)(SI*2), Y14
-	VFMADD231PS Y14, Y12, Y8
-	VFMADD231PS Y14, Y13, Y10
-	VMOVUPS     32(CX), Y12
-	VMOVUPS     32(CX)(DX*1), Y13
-	VMOVUPS     32(BX), Y14
-	VFMADD231PS Y14, Y12, Y1
-	VFMADD231PS Y14, Y13, Y3
-	VMOVUPS     32(BX)(SI*1), Y14
-	VFMADD231PS Y14, Y12, Y5
-	VFMADD231PS Y14, Y13, Y7
-	VMOVUPS     32(BX)(SI*2), Y14
-	VFMADD231PS Y14, Y12, Y9
-	VFMADD231PS Y14, Y13, Y11
-	ADDQ        $+64, CX
-	ADDQ        $+64, BX
-	SUBQ        $0x10, DI
+	VMOVUPS     (DX), Y12
+	VMOVUPS     (DX)(BX*1), Y13
+	VMOVUPS     (DX)(BX*2), Y14
+	VMOVUPS     (CX), Y15
+	VFMADD231PS Y12, Y15, Y0
+	VFMADD231PS Y13, Y15, Y4
+	VFMADD231PS Y14, Y15, Y8
+	VMOVUPS     32(CX), Y15
+	VFMADD231PS Y12, Y15, Y1
+	VFMADD231PS Y13, Y15, Y5
+	VFMADD231PS Y14, Y15, Y9
+	VMOVUPS     64(CX), Y15
+	VFMADD231PS Y12, Y15, Y2
+	VFMADD231PS Y13, Y15, Y6
+	VFMADD231PS Y14, Y15, Y10
+	VMOVUPS     96(CX), Y15
+	VFMADD231PS Y12, Y15, Y3
+	VFMADD231PS Y13, Y15, Y7
+	VFMADD231PS Y14, Y15, Y11
+	ADDQ        $+128, CX
+	ADDQ        $+32, DX
+	SUBQ        $0x08, SI
 	JNZ         next
 	VMOVUPS     Y0, (AX)
 	VMOVUPS     Y1, 32(AX)
@@ -575,255 +783,6 @@ next:
 	VZEROUPPER
 	RET
 
-// func foldSumsAVX2(dst *float32, acc *float32, n int)
-// Requires: AVX
-TEXT ·foldSumsAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ acc+8(FP), CX
-	MOVQ n+16(FP), DX
-
-next:
-	VMOVUPS      (CX), Y0
-	VMOVUPS      32(CX), Y1
-	VADDPS       Y1, Y0, Y0
-	VEXTRACTF128 $0x01, Y0, X1
-	VADDPS       X1, X0, X0
-	VPERMILPD    $0x01, X0, X1
-	VADDPS       X1, X0, X0
-	VMOVSHDUP    X0, X1
-	VADDSS       X1, X0, X0
-	VMOVSS       X0, (AX)
-	ADDQ         $0x40, CX
-	ADDQ         $0x04, AX
-	SUBQ         $0x01, DX
-	JNZ          next
-	VZEROUPPER
-	RET
-
-// func dotF32x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·dotF32x4AVX512(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	ADDQ   CX, DI
-	MOVQ   CX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-
-next:
-	PREFETCHT0    (R8)
-	PREFETCHT0    64(R8)
-	PREFETCHT0    128(R8)
-	PREFETCHT0    192(R8)
-	ADDQ          $0x00000100, R8
-	VMOVUPS       (BX), Z4
-	VMOVUPS       (CX), Z5
-	VFMADD231PS   Z4, Z5, Z0
-	VMOVUPS       (CX)(DX*1), Z5
-	VFMADD231PS   Z4, Z5, Z1
-	VMOVUPS       (CX)(DX*2), Z5
-	VFMADD231PS   Z4, Z5, Z2
-	VMOVUPS       (DI), Z5
-	VFMADD231PS   Z4, Z5, Z3
-	ADDQ          $0x40, BX
-	ADDQ          $+64, CX
-	ADDQ          $+64, DI
-	SUBQ          $0x10, SI
-	JNZ           next
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X4
-	VADDPS        X4, X0, X0
-	VPERMILPD     $0x01, X0, X4
-	VADDPS        X4, X0, X0
-	VMOVSHDUP     X0, X4
-	VADDSS        X4, X0, X0
-	VMOVSS        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 4(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y0, Y2, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 12(AX)
-	VZEROUPPER
-	RET
-
-// func dotF32AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·dotF32AVX512(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	MOVQ   CX, DI
-	ADDQ   DX, DI
-	VXORPS Z0, Z0, Z0
-
-next:
-	PREFETCHT0    (DI)
-	ADDQ          $0x00000040, DI
-	VMOVUPS       (BX), Z1
-	VMOVUPS       (CX), Z2
-	VFMADD231PS   Z1, Z2, Z0
-	ADDQ          $0x40, BX
-	ADDQ          $+64, CX
-	SUBQ          $0x10, SI
-	JNZ           next
-	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VPERMILPD     $0x01, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VADDSS        X1, X0, X0
-	VMOVSS        X0, (AX)
-	VZEROUPPER
-	RET
-
-// func dotF16x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·dotF16x4AVX512(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	ADDQ   CX, DI
-	MOVQ   CX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-
-next:
-	PREFETCHT0    (R8)
-	PREFETCHT0    64(R8)
-	ADDQ          $0x00000080, R8
-	VMOVUPS       (BX), Z4
-	VCVTPH2PS     (CX), Z5
-	VFMADD231PS   Z4, Z5, Z0
-	VCVTPH2PS     (CX)(DX*1), Z5
-	VFMADD231PS   Z4, Z5, Z1
-	VCVTPH2PS     (CX)(DX*2), Z5
-	VFMADD231PS   Z4, Z5, Z2
-	VCVTPH2PS     (DI), Z5
-	VFMADD231PS   Z4, Z5, Z3
-	ADDQ          $0x40, BX
-	ADDQ          $+32, CX
-	ADDQ          $+32, DI
-	SUBQ          $0x10, SI
-	JNZ           next
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X4
-	VADDPS        X4, X0, X0
-	VPERMILPD     $0x01, X0, X4
-	VADDPS        X4, X0, X0
-	VMOVSHDUP     X0, X4
-	VADDSS        X4, X0, X0
-	VMOVSS        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 4(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y0, Y2, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 12(AX)
-	VZEROUPPER
-	RET
-
-// func dotF16AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·dotF16AVX512(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	MOVQ   CX, DI
-	ADDQ   DX, DI
-	VXORPS Z0, Z0, Z0
-
-next:
-	PREFETCHT0    (DI)
-	ADDQ          $0x00000020, DI
-	VMOVUPS       (BX), Z1
-	VCVTPH2PS     (CX), Z2
-	VFMADD231PS   Z1, Z2, Z0
-	ADDQ          $0x40, BX
-	ADDQ          $+32, CX
-	SUBQ          $0x10, SI
-	JNZ           next
-	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VPERMILPD     $0x01, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VADDSS        X1, X0, X0
-	VMOVSS        X0, (AX)
-	VZEROUPPER
-	RET
-
 // func widenF16AVX512(dst *float32, src *byte, n int)
 // Requires: AVX, AVX512F
 TEXT ·widenF16AVX512(SB), NOSPLIT, $0-24
@@ -834,126 +793,10 @@ TEXT ·widenF16AVX512(SB), NOSPLIT, $0-24
 next:
 	VCVTPH2PS (CX), Z0
 	VMOVUPS   Z0, (AX)
-	ADDQ      $0x20, CX
 	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
 	SUBQ      $0x10, DX
 	JNZ       next
-	VZEROUPPER
-	RET
-
-// func dotBF16x4AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·dotBF16x4AVX512(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	ADDQ   CX, DI
-	MOVQ   CX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-
-next:
-	PREFETCHT0    (R8)
-	PREFETCHT0    64(R8)
-	ADDQ          $0x00000080, R8
-	VMOVUPS       (BX), Z4
-	VPMOVZXWD     (CX), Z5
-	VPSLLD        $0x10, Z5, Z5
-	VFMADD231PS   Z4, Z5, Z0
-	VPMOVZXWD     (CX)(DX*1), Z5
-	VPSLLD        $0x10, Z5, Z5
-	VFMADD231PS   Z4, Z5, Z1
-	VPMOVZXWD     (CX)(DX*2), Z5
-	VPSLLD        $0x10, Z5, Z5
-	VFMADD231PS   Z4, Z5, Z2
-	VPMOVZXWD     (DI), Z5
-	VPSLLD        $0x10, Z5, Z5
-	VFMADD231PS   Z4, Z5, Z3
-	ADDQ          $0x40, BX
-	ADDQ          $+32, CX
-	ADDQ          $+32, DI
-	SUBQ          $0x10, SI
-	JNZ           next
-	VEXTRACTF64X4 $0x01, Z0, Y4
-	VADDPS        Y4, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X4
-	VADDPS        X4, X0, X0
-	VPERMILPD     $0x01, X0, X4
-	VADDPS        X4, X0, X0
-	VMOVSHDUP     X0, X4
-	VADDSS        X4, X0, X0
-	VMOVSS        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y0
-	VADDPS        Y0, Y1, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 4(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y0
-	VADDPS        Y0, Y2, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y0
-	VADDPS        Y0, Y3, Y1
-	VEXTRACTF128  $0x01, Y1, X0
-	VADDPS        X0, X1, X1
-	VPERMILPD     $0x01, X1, X0
-	VADDPS        X0, X1, X1
-	VMOVSHDUP     X1, X0
-	VADDSS        X0, X1, X1
-	VMOVSS        X1, 12(AX)
-	VZEROUPPER
-	RET
-
-// func dotBF16AVX512(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·dotBF16AVX512(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	MOVQ   CX, DI
-	ADDQ   DX, DI
-	VXORPS Z0, Z0, Z0
-
-next:
-	PREFETCHT0    (DI)
-	ADDQ          $0x00000020, DI
-	VMOVUPS       (BX), Z1
-	VPMOVZXWD     (CX), Z2
-	VPSLLD        $0x10, Z2, Z2
-	VFMADD231PS   Z1, Z2, Z0
-	ADDQ          $0x40, BX
-	ADDQ          $+32, CX
-	SUBQ          $0x10, SI
-	JNZ           next
-	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VPERMILPD     $0x01, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VADDSS        X1, X0, X0
-	VMOVSS        X0, (AX)
 	VZEROUPPER
 	RET
 
@@ -968,62 +811,55 @@ next:
 	VPMOVZXWD (CX), Z0
 	VPSLLD    $0x10, Z0, Z0
 	VMOVUPS   Z0, (AX)
-	ADDQ      $0x20, CX
 	ADDQ      $0x40, AX
+	ADDQ      $0x20, CX
 	SUBQ      $0x10, DX
 	JNZ       next
 	VZEROUPPER
 	RET
 
-// func dotTile1AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-// Requires: AVX, AVX512F
-TEXT ·dotTile1AVX512(SB), NOSPLIT, $0-48
+// func dotTile1AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·dotTile1AVX512(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), SI
-	LEAQ    (DX)(DX*2), DI
-	ADDQ    CX, DI
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), BX
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
 	VMOVUPS 192(AX), Z3
 
 next:
-	VMOVUPS     (CX), Z4
-	VMOVUPS     (CX)(DX*1), Z5
-	VMOVUPS     (CX)(DX*2), Z6
-	VMOVUPS     (DI), Z7
-	VMOVUPS     (BX), Z8
-	VFMADD231PS Z8, Z4, Z0
-	VFMADD231PS Z8, Z5, Z1
-	VFMADD231PS Z8, Z6, Z2
-	VFMADD231PS Z8, Z7, Z3
-	ADDQ        $+64, CX
-	ADDQ        $+64, DI
-	ADDQ        $+64, BX
-	SUBQ        $0x10, SI
-	JNZ         next
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     Z2, 128(AX)
-	VMOVUPS     Z3, 192(AX)
+	VBROADCASTF32X8 (DX), Z4
+	VMOVUPS         (CX), Z5
+	VFMADD231PS     Z4, Z5, Z0
+	VMOVUPS         64(CX), Z5
+	VFMADD231PS     Z4, Z5, Z1
+	VMOVUPS         128(CX), Z5
+	VFMADD231PS     Z4, Z5, Z2
+	VMOVUPS         192(CX), Z5
+	VFMADD231PS     Z4, Z5, Z3
+	ADDQ            $+256, CX
+	ADDQ            $+32, DX
+	SUBQ            $0x08, BX
+	JNZ             next
+	VMOVUPS         Z0, (AX)
+	VMOVUPS         Z1, 64(AX)
+	VMOVUPS         Z2, 128(AX)
+	VMOVUPS         Z3, 192(AX)
 	VZEROUPPER
 	RET
 
-// func dotTile2AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-// Requires: AVX, AVX512F
-TEXT ·dotTile2AVX512(SB), NOSPLIT, $0-48
+// func dotTile2AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·dotTile2AVX512(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
-	LEAQ    (DX)(DX*2), R8
-	ADDQ    CX, R8
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -1034,47 +870,43 @@ TEXT ·dotTile2AVX512(SB), NOSPLIT, $0-48
 	VMOVUPS 448(AX), Z7
 
 next:
-	VMOVUPS     (CX), Z8
-	VMOVUPS     (CX)(DX*1), Z9
-	VMOVUPS     (CX)(DX*2), Z10
-	VMOVUPS     (R8), Z11
-	VMOVUPS     (BX), Z12
-	VFMADD231PS Z12, Z8, Z0
-	VFMADD231PS Z12, Z9, Z1
-	VFMADD231PS Z12, Z10, Z2
-	VFMADD231PS Z12, Z11, Z3
-	VMOVUPS     (BX)(SI*1), Z12
-	VFMADD231PS Z12, Z8, Z4
-	VFMADD231PS Z12, Z9, Z5
-	VFMADD231PS Z12, Z10, Z6
-	VFMADD231PS Z12, Z11, Z7
-	ADDQ        $+64, CX
-	ADDQ        $+64, R8
-	ADDQ        $+64, BX
-	SUBQ        $0x10, DI
-	JNZ         next
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     Z2, 128(AX)
-	VMOVUPS     Z3, 192(AX)
-	VMOVUPS     Z4, 256(AX)
-	VMOVUPS     Z5, 320(AX)
-	VMOVUPS     Z6, 384(AX)
-	VMOVUPS     Z7, 448(AX)
+	VBROADCASTF32X8 (DX), Z8
+	VBROADCASTF32X8 (DX)(BX*1), Z9
+	VMOVUPS         (CX), Z10
+	VFMADD231PS     Z8, Z10, Z0
+	VFMADD231PS     Z9, Z10, Z4
+	VMOVUPS         64(CX), Z10
+	VFMADD231PS     Z8, Z10, Z1
+	VFMADD231PS     Z9, Z10, Z5
+	VMOVUPS         128(CX), Z10
+	VFMADD231PS     Z8, Z10, Z2
+	VFMADD231PS     Z9, Z10, Z6
+	VMOVUPS         192(CX), Z10
+	VFMADD231PS     Z8, Z10, Z3
+	VFMADD231PS     Z9, Z10, Z7
+	ADDQ            $+256, CX
+	ADDQ            $+32, DX
+	SUBQ            $0x08, SI
+	JNZ             next
+	VMOVUPS         Z0, (AX)
+	VMOVUPS         Z1, 64(AX)
+	VMOVUPS         Z2, 128(AX)
+	VMOVUPS         Z3, 192(AX)
+	VMOVUPS         Z4, 256(AX)
+	VMOVUPS         Z5, 320(AX)
+	VMOVUPS         Z6, 384(AX)
+	VMOVUPS         Z7, 448(AX)
 	VZEROUPPER
 	RET
 
-// func dotTile3AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-// Requires: AVX, AVX512F
-TEXT ·dotTile3AVX512(SB), NOSPLIT, $0-48
+// func dotTile3AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·dotTile3AVX512(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
-	LEAQ    (DX)(DX*2), R8
-	ADDQ    CX, R8
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -1089,58 +921,54 @@ TEXT ·dotTile3AVX512(SB), NOSPLIT, $0-48
 	VMOVUPS 704(AX), Z11
 
 next:
-	VMOVUPS     (CX), Z12
-	VMOVUPS     (CX)(DX*1), Z13
-	VMOVUPS     (CX)(DX*2), Z14
-	VMOVUPS     (R8), Z15
-	VMOVUPS     (BX), Z16
-	VFMADD231PS Z16, Z12, Z0
-	VFMADD231PS Z16, Z13, Z1
-	VFMADD231PS Z16, Z14, Z2
-	VFMADD231PS Z16, Z15, Z3
-	VMOVUPS     (BX)(SI*1), Z16
-	VFMADD231PS Z16, Z12, Z4
-	VFMADD231PS Z16, Z13, Z5
-	VFMADD231PS Z16, Z14, Z6
-	VFMADD231PS Z16, Z15, Z7
-	VMOVUPS     (BX)(SI*2), Z16
-	VFMADD231PS Z16, Z12, Z8
-	VFMADD231PS Z16, Z13, Z9
-	VFMADD231PS Z16, Z14, Z10
-	VFMADD231PS Z16, Z15, Z11
-	ADDQ        $+64, CX
-	ADDQ        $+64, R8
-	ADDQ        $+64, BX
-	SUBQ        $0x10, DI
-	JNZ         next
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     Z2, 128(AX)
-	VMOVUPS     Z3, 192(AX)
-	VMOVUPS     Z4, 256(AX)
-	VMOVUPS     Z5, 320(AX)
-	VMOVUPS     Z6, 384(AX)
-	VMOVUPS     Z7, 448(AX)
-	VMOVUPS     Z8, 512(AX)
-	VMOVUPS     Z9, 576(AX)
-	VMOVUPS     Z10, 640(AX)
-	VMOVUPS     Z11, 704(AX)
+	VBROADCASTF32X8 (DX), Z12
+	VBROADCASTF32X8 (DX)(BX*1), Z13
+	VBROADCASTF32X8 (DX)(BX*2), Z14
+	VMOVUPS         (CX), Z15
+	VFMADD231PS     Z12, Z15, Z0
+	VFMADD231PS     Z13, Z15, Z4
+	VFMADD231PS     Z14, Z15, Z8
+	VMOVUPS         64(CX), Z15
+	VFMADD231PS     Z12, Z15, Z1
+	VFMADD231PS     Z13, Z15, Z5
+	VFMADD231PS     Z14, Z15, Z9
+	VMOVUPS         128(CX), Z15
+	VFMADD231PS     Z12, Z15, Z2
+	VFMADD231PS     Z13, Z15, Z6
+	VFMADD231PS     Z14, Z15, Z10
+	VMOVUPS         192(CX), Z15
+	VFMADD231PS     Z12, Z15, Z3
+	VFMADD231PS     Z13, Z15, Z7
+	VFMADD231PS     Z14, Z15, Z11
+	ADDQ            $+256, CX
+	ADDQ            $+32, DX
+	SUBQ            $0x08, SI
+	JNZ             next
+	VMOVUPS         Z0, (AX)
+	VMOVUPS         Z1, 64(AX)
+	VMOVUPS         Z2, 128(AX)
+	VMOVUPS         Z3, 192(AX)
+	VMOVUPS         Z4, 256(AX)
+	VMOVUPS         Z5, 320(AX)
+	VMOVUPS         Z6, 384(AX)
+	VMOVUPS         Z7, 448(AX)
+	VMOVUPS         Z8, 512(AX)
+	VMOVUPS         Z9, 576(AX)
+	VMOVUPS         Z10, 640(AX)
+	VMOVUPS         Z11, 704(AX)
 	VZEROUPPER
 	RET
 
-// func dotTile4AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-// Requires: AVX, AVX512F
-TEXT ·dotTile4AVX512(SB), NOSPLIT, $0-48
+// func dotTile4AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·dotTile4AVX512(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
-	LEAQ    (DX)(DX*2), R8
-	ADDQ    CX, R8
-	LEAQ    (SI)(SI*2), R9
-	ADDQ    BX, R9
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
+	LEAQ    (BX)(BX*2), DI
+	ADDQ    DX, DI
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -1159,68 +987,64 @@ TEXT ·dotTile4AVX512(SB), NOSPLIT, $0-48
 	VMOVUPS 960(AX), Z15
 
 next:
-	VMOVUPS     (CX), Z16
-	VMOVUPS     (CX)(DX*1), Z17
-	VMOVUPS     (CX)(DX*2), Z18
-	VMOVUPS     (R8), Z19
-	VMOVUPS     (BX), Z20
-	VFMADD231PS Z20, Z16, Z0
-	VFMADD231PS Z20, Z17, Z1
-	VFMADD231PS Z20, Z18, Z2
-	VFMADD231PS Z20, Z19, Z3
-	VMOVUPS     (BX)(SI*1), Z20
-	VFMADD231PS Z20, Z16, Z4
-	VFMADD231PS Z20, Z17, Z5
-	VFMADD231PS Z20, Z18, Z6
-	VFMADD231PS Z20, Z19, Z7
-	VMOVUPS     (BX)(SI*2), Z20
-	VFMADD231PS Z20, Z16, Z8
-	VFMADD231PS Z20, Z17, Z9
-	VFMADD231PS Z20, Z18, Z10
-	VFMADD231PS Z20, Z19, Z11
-	VMOVUPS     (R9), Z20
-	VFMADD231PS Z20, Z16, Z12
-	VFMADD231PS Z20, Z17, Z13
-	VFMADD231PS Z20, Z18, Z14
-	VFMADD231PS Z20, Z19, Z15
-	ADDQ        $+64, CX
-	ADDQ        $+64, R8
-	ADDQ        $+64, BX
-	ADDQ        $+64, R9
-	SUBQ        $0x10, DI
-	JNZ         next
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     Z2, 128(AX)
-	VMOVUPS     Z3, 192(AX)
-	VMOVUPS     Z4, 256(AX)
-	VMOVUPS     Z5, 320(AX)
-	VMOVUPS     Z6, 384(AX)
-	VMOVUPS     Z7, 448(AX)
-	VMOVUPS     Z8, 512(AX)
-	VMOVUPS     Z9, 576(AX)
-	VMOVUPS     Z10, 640(AX)
-	VMOVUPS     Z11, 704(AX)
-	VMOVUPS     Z12, 768(AX)
-	VMOVUPS     Z13, 832(AX)
-	VMOVUPS     Z14, 896(AX)
-	VMOVUPS     Z15, 960(AX)
+	VBROADCASTF32X8 (DX), Z16
+	VBROADCASTF32X8 (DX)(BX*1), Z17
+	VBROADCASTF32X8 (DX)(BX*2), Z18
+	VBROADCASTF32X8 (DI), Z19
+	VMOVUPS         (CX), Z20
+	VFMADD231PS     Z16, Z20, Z0
+	VFMADD231PS     Z17, Z20, Z4
+	VFMADD231PS     Z18, Z20, Z8
+	VFMADD231PS     Z19, Z20, Z12
+	VMOVUPS         64(CX), Z20
+	VFMADD231PS     Z16, Z20, Z1
+	VFMADD231PS     Z17, Z20, Z5
+	VFMADD231PS     Z18, Z20, Z9
+	VFMADD231PS     Z19, Z20, Z13
+	VMOVUPS         128(CX), Z20
+	VFMADD231PS     Z16, Z20, Z2
+	VFMADD231PS     Z17, Z20, Z6
+	VFMADD231PS     Z18, Z20, Z10
+	VFMADD231PS     Z19, Z20, Z14
+	VMOVUPS         192(CX), Z20
+	VFMADD231PS     Z16, Z20, Z3
+	VFMADD231PS     Z17, Z20, Z7
+	VFMADD231PS     Z18, Z20, Z11
+	VFMADD231PS     Z19, Z20, Z15
+	ADDQ            $+256, CX
+	ADDQ            $+32, DX
+	ADDQ            $+32, DI
+	SUBQ            $0x08, SI
+	JNZ             next
+	VMOVUPS         Z0, (AX)
+	VMOVUPS         Z1, 64(AX)
+	VMOVUPS         Z2, 128(AX)
+	VMOVUPS         Z3, 192(AX)
+	VMOVUPS         Z4, 256(AX)
+	VMOVUPS         Z5, 320(AX)
+	VMOVUPS         Z6, 384(AX)
+	VMOVUPS         Z7, 448(AX)
+	VMOVUPS         Z8, 512(AX)
+	VMOVUPS         Z9, 576(AX)
+	VMOVUPS         Z10, 640(AX)
+	VMOVUPS         Z11, 704(AX)
+	VMOVUPS         Z12, 768(AX)
+	VMOVUPS         Z13, 832(AX)
+	VMOVUPS         Z14, 896(AX)
+	VMOVUPS         Z15, 960(AX)
 	VZEROUPPER
 	RET
 
-// func dotTile5AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-// Requires: AVX, AVX512F
-TEXT ·dotTile5AVX512(SB), NOSPLIT, $0-48
+// func dotTile5AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·dotTile5AVX512(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
-	LEAQ    (DX)(DX*2), R8
-	ADDQ    CX, R8
-	LEAQ    (SI)(SI*2), R9
-	ADDQ    BX, R9
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
+	LEAQ    (BX)(BX*2), DI
+	ADDQ    DX, DI
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -1243,77 +1067,73 @@ TEXT ·dotTile5AVX512(SB), NOSPLIT, $0-48
 	VMOVUPS 1216(AX), Z19
 
 next:
-	VMOVUPS     (CX), Z20
-	VMOVUPS     (CX)(DX*1), Z21
-	VMOVUPS     (CX)(DX*2), Z22
-	VMOVUPS     (R8), Z23
-	VMOVUPS     (BX), Z24
-	VFMADD231PS Z24, Z20, Z0
-	VFMADD231PS Z24, Z21, Z1
-	VFMADD231PS Z24, Z22, Z2
-	VFMADD231PS Z24, Z23, Z3
-	VMOVUPS     (BX)(SI*1), Z24
-	VFMADD231PS Z24, Z20, Z4
-	VFMADD231PS Z24, Z21, Z5
-	VFMADD231PS Z24, Z22, Z6
-	VFMADD231PS Z24, Z23, Z7
-	VMOVUPS     (BX)(SI*2), Z24
-	VFMADD231PS Z24, Z20, Z8
-	VFMADD231PS Z24, Z21, Z9
-	VFMADD231PS Z24, Z22, Z10
-	VFMADD231PS Z24, Z23, Z11
-	VMOVUPS     (R9), Z24
-	VFMADD231PS Z24, Z20, Z12
-	VFMADD231PS Z24, Z21, Z13
-	VFMADD231PS Z24, Z22, Z14
-	VFMADD231PS Z24, Z23, Z15
-	VMOVUPS     (R9)(SI*1), Z24
-	VFMADD231PS Z24, Z20, Z16
-	VFMADD231PS Z24, Z21, Z17
-	VFMADD231PS Z24, Z22, Z18
-	VFMADD231PS Z24, Z23, Z19
-	ADDQ        $+64, CX
-	ADDQ        $+64, R8
-	ADDQ        $+64, BX
-	ADDQ        $+64, R9
-	SUBQ        $0x10, DI
-	JNZ         next
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     Z2, 128(AX)
-	VMOVUPS     Z3, 192(AX)
-	VMOVUPS     Z4, 256(AX)
-	VMOVUPS     Z5, 320(AX)
-	VMOVUPS     Z6, 384(AX)
-	VMOVUPS     Z7, 448(AX)
-	VMOVUPS     Z8, 512(AX)
-	VMOVUPS     Z9, 576(AX)
-	VMOVUPS     Z10, 640(AX)
-	VMOVUPS     Z11, 704(AX)
-	VMOVUPS     Z12, 768(AX)
-	VMOVUPS     Z13, 832(AX)
-	VMOVUPS     Z14, 896(AX)
-	VMOVUPS     Z15, 960(AX)
-	VMOVUPS     Z16, 1024(AX)
-	VMOVUPS     Z17, 1088(AX)
-	VMOVUPS     Z18, 1152(AX)
-	VMOVUPS     Z19, 1216(AX)
+	VBROADCASTF32X8 (DX), Z20
+	VBROADCASTF32X8 (DX)(BX*1), Z21
+	VBROADCASTF32X8 (DX)(BX*2), Z22
+	VBROADCASTF32X8 (DI), Z23
+	VBROADCASTF32X8 (DI)(BX*1), Z24
+	VMOVUPS         (CX), Z25
+	VFMADD231PS     Z20, Z25, Z0
+	VFMADD231PS     Z21, Z25, Z4
+	VFMADD231PS     Z22, Z25, Z8
+	VFMADD231PS     Z23, Z25, Z12
+	VFMADD231PS     Z24, Z25, Z16
+	VMOVUPS         64(CX), Z25
+	VFMADD231PS     Z20, Z25, Z1
+	VFMADD231PS     Z21, Z25, Z5
+	VFMADD231PS     Z22, Z25, Z9
+	VFMADD231PS     Z23, Z25, Z13
+	VFMADD231PS     Z24, Z25, Z17
+	VMOVUPS         128(CX), Z25
+	VFMADD231PS     Z20, Z25, Z2
+	VFMADD231PS     Z21, Z25, Z6
+	VFMADD231PS     Z22, Z25, Z10
+	VFMADD231PS     Z23, Z25, Z14
+	VFMADD231PS     Z24, Z25, Z18
+	VMOVUPS         192(CX), Z25
+	VFMADD231PS     Z20, Z25, Z3
+	VFMADD231PS     Z21, Z25, Z7
+	VFMADD231PS     Z22, Z25, Z11
+	VFMADD231PS     Z23, Z25, Z15
+	VFMADD231PS     Z24, Z25, Z19
+	ADDQ            $+256, CX
+	ADDQ            $+32, DX
+	ADDQ            $+32, DI
+	SUBQ            $0x08, SI
+	JNZ             next
+	VMOVUPS         Z0, (AX)
+	VMOVUPS         Z1, 64(AX)
+	VMOVUPS         Z2, 128(AX)
+	VMOVUPS         Z3, 192(AX)
+	VMOVUPS         Z4, 256(AX)
+	VMOVUPS         Z5, 320(AX)
+	VMOVUPS         Z6, 384(AX)
+	VMOVUPS         Z7, 448(AX)
+	VMOVUPS         Z8, 512(AX)
+	VMOVUPS         Z9, 576(AX)
+	VMOVUPS         Z10, 640(AX)
+	VMOVUPS         Z11, 704(AX)
+	VMOVUPS         Z12, 768(AX)
+	VMOVUPS         Z13, 832(AX)
+	VMOVUPS         Z14, 896(AX)
+	VMOVUPS         Z15, 960(AX)
+	VMOVUPS         Z16, 1024(AX)
+	VMOVUPS         Z17, 1088(AX)
+	VMOVUPS         Z18, 1152(AX)
+	VMOVUPS         Z19, 1216(AX)
 	VZEROUPPER
 	RET
 
-// func dotTile6AVX512(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
-// Requires: AVX, AVX512F
-TEXT ·dotTile6AVX512(SB), NOSPLIT, $0-48
+// func dotTile6AVX512(acc *float32, w *float32, x *float32, strideX int, n int)
+// Requires: AVX, AVX512DQ, AVX512F
+TEXT ·dotTile6AVX512(SB), NOSPLIT, $0-40
 	MOVQ    acc+0(FP), AX
 	MOVQ    w+8(FP), CX
-	MOVQ    strideW+16(FP), DX
-	MOVQ    x+24(FP), BX
-	MOVQ    strideX+32(FP), SI
-	MOVQ    n+40(FP), DI
-	LEAQ    (DX)(DX*2), R8
-	ADDQ    CX, R8
-	LEAQ    (SI)(SI*2), R9
-	ADDQ    BX, R9
+	MOVQ    x+16(FP), DX
+	MOVQ    strideX+24(FP), BX
+	MOVQ    n+32(FP), SI
+	LEAQ    (BX)(BX*2), DI
+	ADDQ    DX, DI
 	VMOVUPS (AX), Z0
 	VMOVUPS 64(AX), Z1
 	VMOVUPS 128(AX), Z2
@@ -1340,94 +1160,68 @@ TEXT ·dotTile6AVX512(SB), NOSPLIT, $0-48
 	VMOVUPS 1472(AX), Z23
 
 next:
-	VMOVUPS     (CX), Z24
-	VMOVUPS     (CX)(DX*1), Z25
-	VMOVUPS     (CX)(DX*2), Z26
-	VMOVUPS     (R8), Z27
-	VMOVUPS     (BX), Z28
-	VFMADD231PS Z28, Z24, Z0
-	VFMADD231PS Z28, Z25, Z1
-	VFMADD231PS Z28, Z26, Z2
-	VFMADD231PS Z28, Z27, Z3
-	VMOVUPS     (BX)(SI*1), Z28
-	VFMADD231PS Z28, Z24, Z4
-	VFMADD231PS Z28, Z25, Z5
-	VFMADD231PS Z28, Z26, Z6
-	VFMADD231PS Z28, Z27, Z7
-	VMOVUPS     (BX)(SI*2), Z28
-	VFMADD231PS Z28, Z24, Z8
-	VFMADD231PS Z28, Z25, Z9
-	VFMADD231PS Z28, Z26, Z10
-	VFMADD231PS Z28, Z27, Z11
-	VMOVUPS     (R9), Z28
-	VFMADD231PS Z28, Z24, Z12
-	VFMADD231PS Z28, Z25, Z13
-	VFMADD231PS Z28, Z26, Z14
-	VFMADD231PS Z28, Z27, Z15
-	VMOVUPS     (R9)(SI*1), Z28
-	VFMADD231PS Z28, Z24, Z16
-	VFMADD231PS Z28, Z25, Z17
-	VFMADD231PS Z28, Z26, Z18
-	VFMADD231PS Z28, Z27, Z19
-	VMOVUPS     (R9)(SI*2), Z28
-	VFMADD231PS Z28, Z24, Z20
-	VFMADD231PS Z28, Z25, Z21
-	VFMADD231PS Z28, Z26, Z22
-	VFMADD231PS Z28, Z27, Z23
-	ADDQ        $+64, CX
-	ADDQ        $+64, R8
-	ADDQ        $+64, BX
-	ADDQ        $+64, R9
-	SUBQ        $0x10, DI
-	JNZ         next
-	VMOVUPS     Z0, (AX)
-	VMOVUPS     Z1, 64(AX)
-	VMOVUPS     Z2, 128(AX)
-	VMOVUPS     Z3, 192(AX)
-	VMOVUPS     Z4, 256(AX)
-	VMOVUPS     Z5, 320(AX)
-	VMOVUPS     Z6, 384(AX)
-	VMOVUPS     Z7, 448(AX)
-	VMOVUPS     Z8, 512(AX)
-	VMOVUPS     Z9, 576(AX)
-	VMOVUPS     Z10, 640(AX)
-	VMOVUPS     Z11, 704(AX)
-	VMOVUPS     Z12, 768(AX)
-	VMOVUPS     Z13, 832(AX)
-	VMOVUPS     Z14, 896(AX)
-	VMOVUPS     Z15, 960(AX)
-	VMOVUPS     Z16, 1024(AX)
-	VMOVUPS     Z17, 1088(AX)
-	VMOVUPS     Z18, 1152(AX)
-	VMOVUPS     Z19, 1216(AX)
-	VMOVUPS     Z20, 1280(AX)
-	VMOVUPS     Z21, 1344(AX)
-	VMOVUPS     Z22, 1408(AX)
-	VMOVUPS     Z23, 1472(AX)
-	VZEROUPPER
-	RET
-
-// func foldSumsAVX512(dst *float32, acc *float32, n int)
-// Requires: AVX, AVX512F
-TEXT ·foldSumsAVX512(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), AX
-	MOVQ acc+8(FP), CX
-	MOVQ n+16(FP), DX
-
-next:
-	VMOVUPS       (CX), Z0
-	VEXTRACTF64X4 $0x01, Z0, Y1
-	VADDPS        Y1, Y0, Y0
-	VEXTRACTF128  $0x01, Y0, X1
-	VADDPS        X1, X0, X0
-	VPERMILPD     $0x01, X0, X1
-	VADDPS        X1, X0, X0
-	VMOVSHDUP     X0, X1
-	VADDSS        X1, X0, X0
-	VMOVSS        X0, (AX)
-	ADDQ          $0x40, CX
-	ADDQ          $0x04, AX
-	SUBQ          $0x01, DX
-	JNZ           next
+	VBROADCASTF32X8 (DX), Z24
+	VBROADCASTF32X8 (DX)(BX*1), Z25
+	VBROADCASTF32X8 (DX)(BX*2), Z26
+	VBROADCASTF32X8 (DI), Z27
+	VBROADCASTF32X8 (DI)(BX*1), Z28
+	VBROADCASTF32X8 (DI)(BX*2), Z29
+	VMOVUPS         (CX), Z30
+	VFMADD231PS     Z24, Z30, Z0
+	VFMADD231PS     Z25, Z30, Z4
+	VFMADD231PS     Z26, Z30, Z8
+	VFMADD231PS     Z27, Z30, Z12
+	VFMADD231PS     Z28, Z30, Z16
+	VFMADD231PS     Z29, Z30, Z20
+	VMOVUPS         64(CX), Z30
+	VFMADD231PS     Z24, Z30, Z1
+	VFMADD231PS     Z25, Z30, Z5
+	VFMADD231PS     Z26, Z30, Z9
+	VFMADD231PS     Z27, Z30, Z13
+	VFMADD231PS     Z28, Z30, Z17
+	VFMADD231PS     Z29, Z30, Z21
+	VMOVUPS         128(CX), Z30
+	VFMADD231PS     Z24, Z30, Z2
+	VFMADD231PS     Z25, Z30, Z6
+	VFMADD231PS     Z26, Z30, Z10
+	VFMADD231PS     Z27, Z30, Z14
+	VFMADD231PS     Z28, Z30, Z18
+	VFMADD231PS     Z29, Z30, Z22
+	VMOVUPS         192(CX), Z30
+	VFMADD231PS     Z24, Z30, Z3
+	VFMADD231PS     Z25, Z30, Z7
+	VFMADD231PS     Z26, Z30, Z11
+	VFMADD231PS     Z27, Z30, Z15
+	VFMADD231PS     Z28, Z30, Z19
+	VFMADD231PS     Z29, Z30, Z23
+	ADDQ            $+256, CX
+	ADDQ            $+32, DX
+	ADDQ            $+32, DI
+	SUBQ            $0x08, SI
+	JNZ             next
+	VMOVUPS         Z0, (AX)
+	VMOVUPS         Z1, 64(AX)
+	VMOVUPS         Z2, 128(AX)
+	VMOVUPS         Z3, 192(AX)
+	VMOVUPS         Z4, 256(AX)
+	VMOVUPS         Z5, 320(AX)
+	VMOVUPS         Z6, 384(AX)
+	VMOVUPS         Z7, 448(AX)
+	VMOVUPS         Z8, 512(AX)
+	VMOVUPS         Z9, 576(AX)
+	VMOVUPS         Z10, 640(AX)
+	VMOVUPS         Z11, 704(AX)
+	VMOVUPS         Z12, 768(AX)
+	VMOVUPS         Z13, 832(AX)
+	VMOVUPS         Z14, 896(AX)
+	VMOVUPS         Z15, 960(AX)
+	VMOVUPS         Z16, 1024(AX)
+	VMOVUPS         Z17, 1088(AX)
+	VMOVUPS         Z18, 1152(AX)
+	VMOVUPS         Z19, 1216(AX)
+	VMOVUPS         Z20, 1280(AX)
+	VMOVUPS         Z21, 1344(AX)
+	VMOVUPS         Z22, 1408(AX)
+	VMOVUPS         Z23, 1472(AX)
 	VZEROUPPER
 	RET

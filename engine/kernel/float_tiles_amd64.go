@@ -10,19 +10,25 @@ import (
 )
 
 type (
-	dotFunc  = func(dst *float32, w *byte, stride int, x *float32, n int)
-	tileFunc = func(acc *float32, w *float32, strideW int, x *float32, strideX int, n int)
+	dotFunc        = func(dst *float32, w *byte, stride int, x *float32, n int)
+	tileFunc       = func(acc *float32, w *float32, x *float32, strideX int, n int)
+	interleaveFunc = func(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 )
 
 // floatTiles computes products with float weights by assembly kernels. Their shape differs between instruction sets, the
 // order of accumulation does not.
 type floatTiles struct {
-	rows, inputs        int         // weight rows and activation rows of a full tile
-	dot, dot4           [32]dotFunc // by gguf.Type: one and four weight rows, one activation row
-	tile                []tileFunc  // by activation rows - 1
-	fold                func(dst *float32, acc *float32, n int)
+	rows, inputs        int        // weight rows, a multiple of four, and activation rows of a full tile
+	tile                []tileFunc // by activation rows - 1
 	widenF16, widenBF16 func(dst *float32, src *byte, n int)
 }
+
+// By gguf.Type.
+var (
+	dotRows4    = [32]dotFunc{gguf.F32: dotF32x4AVX2, gguf.F16: dotF16x4AVX2, gguf.BF16: dotBF16x4AVX2}
+	dotRows8    = [32]dotFunc{gguf.F32: dotF32x8AVX2, gguf.F16: dotF16x8AVX2, gguf.BF16: dotBF16x8AVX2}
+	interleave4 = [32]interleaveFunc{gguf.F32: interleaveF32AVX2, gguf.F16: interleaveF16AVX2, gguf.BF16: interleaveBF16AVX2}
+)
 
 const (
 	depthBlock   = 1024 // columns taken at a time: the activations of a tile stay in the first-level cache while the weights pass by
@@ -32,84 +38,78 @@ const (
 
 // panel is floatPanel.
 func (f *floatTiles) panel(m *product, s *scratch, from, to int) {
-	whole := m.w.Cols / lanes * lanes
 	switch {
-	case whole == 0:
-		clearPanel(m, from, to)
+	case !inEights(m.w):
+		rowByRow(m, s, from, to, f.widen, dot32OnAVX2)
 	case m.in.n <= vectorInputs:
-		f.vectors(m, from, to, whole)
+		f.vectors(m, from, to)
 	default:
-		f.tiles(m, s, from, to, whole)
-	}
-	if whole < m.w.Cols {
-		addTails(m, s, from, to, whole)
+		f.tiles(m, s, from, to)
 	}
 }
 
-func clearPanel(m *product, from, to int) {
-	for i := range m.in.n {
-		clear(m.dst[i*m.w.Rows+from : i*m.w.Rows+to])
+// dot32OnAVX2 is dot32.
+func dot32OnAVX2(t gguf.Type, a, b []float32) float32 {
+	b = b[:len(a)]
+	whole := len(a) / 32 * 32
+	var sums [8]float32
+	if whole > 0 {
+		sums32AVX2(&sums, &a[0], &b[0], whole)
 	}
-}
-
-// addTails adds the last columns, which fill no vector.
-func addTails(m *product, s *scratch, from, to, whole int) {
-	t, cols, x := m.w.Type, m.w.Cols, m.in.floats(m.w.Type)
-	for r := from; r < to; r++ {
-		w := s.few[:cols-whole]
-		quant.Dequantize(t, w, m.w.row(r)[t.RowBytes(whole):])
-		for i := range m.in.n {
-			total := m.dst[i*m.w.Rows+r]
-			for c, v := range x[i*cols+whole:][:len(w)] {
-				total += float32(w[c] * v)
-			}
-			m.dst[i*m.w.Rows+r] = total
-		}
-	}
+	return endDot32(t, &sums, a[whole:], b[whole:])
 }
 
 // vectors multiplies straight from the blocks, one activation row at a time.
-func (f *floatTiles) vectors(m *product, from, to, whole int) {
+func (f *floatTiles) vectors(m *product, from, to int) {
 	x, stride := m.in.floats(m.w.Type), m.w.Type.RowBytes(m.w.Cols)
 	for r := from; r < to; {
-		dot, step := f.dot[m.w.Type], 1
-		if r+4 <= to {
-			dot, step = f.dot4[m.w.Type], 4
+		dot, step := dotRows4[m.w.Type], 4
+		if r+8 <= to {
+			dot, step = dotRows8[m.w.Type], 8
 		}
 		for i := range m.in.n {
-			dot(&m.dst[i*m.w.Rows+r], &m.w.Data[r*stride], stride, &x[i*m.w.Cols], whole)
+			dot(&m.dst[i*m.w.Rows+r], &m.w.Data[r*stride], stride, &x[i*m.w.Cols], m.w.Cols)
 		}
 		r += step
 	}
 }
 
 // tiles widens blocks of weights and runs them against blocks of activations.
-func (f *floatTiles) tiles(m *product, s *scratch, from, to, whole int) {
+func (f *floatTiles) tiles(m *product, s *scratch, from, to int) {
 	rows := (to - from + f.rows - 1) / f.rows * f.rows
 	s.row = grow(s.row, rows*depthBlock)
-	s.sums = grow(s.sums, inputBlock*rows*lanes)
+	s.sums = grow(s.sums, inputBlock*rows*8)
 	for i0 := 0; i0 < m.in.n; i0 += inputBlock {
 		i1 := min(m.in.n, i0+inputBlock)
 		clear(s.sums)
-		for k0 := 0; k0 < whole; k0 += depthBlock {
-			depth := min(depthBlock, whole-k0)
-			for r := range to - from {
-				f.widen(m.w.Type, s.row[r*depth:][:depth], m.w.row(from + r)[m.w.Type.RowBytes(k0):m.w.Type.RowBytes(k0+depth)])
-			}
+		for k0 := 0; k0 < m.w.Cols; k0 += depthBlock {
+			depth := min(depthBlock, m.w.Cols-k0)
+			f.interleave(m, s, from, to, k0, depth)
 			f.multiply(m, s, rows, i0, i1, k0, depth)
 		}
 		f.scatter(m, s, from, to, i0, i1)
 	}
 }
 
+// interleave widens columns [k0, k0+depth) of weight rows [from, to) to s.row, tile after tile, the rows of a tile side by
+// side in pieces of eight. What fills up the last tile is arbitrary.
+func (f *floatTiles) interleave(m *product, s *scratch, from, to, k0, depth int) {
+	t := m.w.Type
+	stride := t.RowBytes(m.w.Cols)
+	for r := 0; r < to-from; r += 4 {
+		at := r/f.rows*f.rows*depth + r%f.rows*8
+		interleave4[t](&s.row[at], f.rows*8*4, &m.w.Data[(from+r)*stride+t.RowBytes(k0)], stride, depth)
+	}
+}
+
 // multiply adds the partial sums of columns [k0, k0+depth) for activation rows [i0, i1). The sums of a tile lie together:
-// those of activation rows i.. and weight rows r.. begin at (i*rows + r*inputs) * lanes.
+// those of activation rows i.. and weight rows r.. begin at (i*rows + r*inputs) * 8.
 func (f *floatTiles) multiply(m *product, s *scratch, rows, i0, i1, k0, depth int) {
 	x, cols := m.in.floats(m.w.Type), m.w.Cols
 	for i := i0; i < i1; i += f.inputs {
 		n := min(f.inputs, i1-i)
 		for r := 0; r < rows; r += f.rows {
-			f.tile[n-1](&s.sums[((i-i0)*rows+r*n)*lanes], &s.row[r*depth], depth*4, &x[i*cols+k0], cols*4, depth)
+			f.tile[n-1](&s.sums[((i-i0)*rows+r*n)*8], &s.row[r*depth], &x[i*cols+k0], cols*4, depth)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func (f *floatTiles) scatter(m *product, s *scratch, from, to, i0, i1 int) {
 	for i := i0; i < i1; i += f.inputs {
 		n := min(f.inputs, i1-i)
 		for r := 0; r < rows; r += f.rows {
-			f.fold(&s.few[0], &s.sums[((i-i0)*rows+r*n)*lanes], n*f.rows)
+			foldSumsAVX2(&s.few[0], &s.sums[((i-i0)*rows+r*n)*8], n*f.rows)
 			for j := range n {
 				copy(m.dst[(i+j)*m.w.Rows+from+r:(i+j)*m.w.Rows+to], s.few[j*f.rows:][:f.rows])
 			}

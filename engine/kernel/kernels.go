@@ -30,6 +30,9 @@ type kernels struct {
 	// floatPanel and quantPanel compute the outputs of weight rows [from, to) of a product.
 	floatPanel, quantPanel func(m *product, s *scratch, from, to int)
 
+	// dot32 is the product of two rows of numbers of type t, widened, in the order of upstream's products of single rows.
+	dot32 func(t gguf.Type, a, b []float32) float32
+
 	// widen is quant.Dequantize.
 	widen func(t gguf.Type, dst []float32, src []byte)
 
@@ -133,6 +136,7 @@ func generic() kernels {
 		name:        "generic",
 		floatPanel:  floatPanel,
 		quantPanel:  quantPanel,
+		dot32:       dot32,
 		widen:       quant.Dequantize,
 		multiplyAdd: multiplyAdd,
 		keys:        keys,

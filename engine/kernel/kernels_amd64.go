@@ -27,11 +27,9 @@ func avx2() kernels {
 	k := generic()
 	k.name = "avx2"
 	f := &floatTiles{
-		rows: 2, inputs: 3,
-		dot:  [32]dotFunc{gguf.F32: dotF32AVX2, gguf.F16: dotF16AVX2, gguf.BF16: dotBF16AVX2},
-		dot4: [32]dotFunc{gguf.F32: dotF32x4AVX2, gguf.F16: dotF16x4AVX2, gguf.BF16: dotBF16x4AVX2},
-		tile: []tileFunc{dotTile1AVX2, dotTile2AVX2, dotTile3AVX2},
-		fold: foldSumsAVX2, widenF16: widenF16AVX2, widenBF16: widenBF16AVX2,
+		rows: 4, inputs: 3,
+		tile:     []tileFunc{dotTile1AVX2, dotTile2AVX2, dotTile3AVX2},
+		widenF16: widenF16AVX2, widenBF16: widenBF16AVX2,
 	}
 	a := &attentionTiles{
 		narrow:     []multiplyFunc{multiply1x16AVX2, multiply2x16AVX2, multiply3x16AVX2, multiply4x16AVX2, multiply5x16AVX2, multiply6x16AVX2},
@@ -43,6 +41,7 @@ func avx2() kernels {
 	}
 	i := integerTilesAVX2()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
+	k.dot32 = dot32OnAVX2
 	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
 	k.squares = squaresOnAVX2
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
@@ -63,11 +62,9 @@ func avx512() kernels {
 	k := avx2()
 	k.name = "avx512"
 	f := &floatTiles{
-		rows: 4, inputs: 6,
-		dot:  [32]dotFunc{gguf.F32: dotF32AVX512, gguf.F16: dotF16AVX512, gguf.BF16: dotBF16AVX512},
-		dot4: [32]dotFunc{gguf.F32: dotF32x4AVX512, gguf.F16: dotF16x4AVX512, gguf.BF16: dotBF16x4AVX512},
-		tile: []tileFunc{dotTile1AVX512, dotTile2AVX512, dotTile3AVX512, dotTile4AVX512, dotTile5AVX512, dotTile6AVX512},
-		fold: foldSumsAVX512, widenF16: widenF16AVX512, widenBF16: widenBF16AVX512,
+		rows: 8, inputs: 6,
+		tile:     []tileFunc{dotTile1AVX512, dotTile2AVX512, dotTile3AVX512, dotTile4AVX512, dotTile5AVX512, dotTile6AVX512},
+		widenF16: widenF16AVX512, widenBF16: widenBF16AVX512,
 	}
 	a := &attentionTiles{
 		narrow:     []multiplyFunc{multiply1x16AVX512, multiply2x16AVX512, multiply3x16AVX512, multiply4x16AVX512, multiply5x16AVX512, multiply6x16AVX512},

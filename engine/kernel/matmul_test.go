@@ -154,6 +154,9 @@ func TestMatMulDependsNeitherOnThreadsNorOnBatch(t *testing.T) {
 				same(t, fmt.Sprintf("%v %v, %d threads", typ, shape, threads), multiplied(t, threads, w, x, n), want)
 			}
 			for _, part := range []int{1, 2, 3, 4, 5, 6, 7, 8, 13} {
+				if active.singles { // upstream's order depends on the batch
+					break
+				}
 				for from := 0; from+part <= n; from += part {
 					got := multiplied(t, 1, w, x[from*cols:], part)
 					same(t, fmt.Sprintf("%v %v, rows %d+%d", typ, shape, from, part), got, want[from*rows:][:part*rows])

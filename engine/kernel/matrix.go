@@ -79,9 +79,9 @@ func (m *product) init(p *Pool) {
 
 // scratch is the memory one worker needs; it grows to what the largest call asked for.
 type scratch struct {
-	row   []float32 // weight rows widened to float32
-	sums  []float32 // partial sums
-	few   [32]float32
+	row   []float32   // weight rows widened to float32
+	sums  []float32   // partial sums
+	few   [48]float32 // sums of a tile
 	panel integerPanel
 	codes rowCodes
 	tile  attentionTile

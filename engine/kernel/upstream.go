@@ -1,9 +1,7 @@
 package kernel
 
 import (
-	"attnbudget/engine/gguf"
 	"attnbudget/engine/kernel/upstream"
-	"attnbudget/engine/quant"
 )
 
 // inUpstreamsOrder replaces in k whatever sums or approximates by what upstream's build for AVX2 does, so that results are
@@ -13,7 +11,7 @@ func inUpstreamsOrder(k kernels) kernels {
 	k.multiplyAdd = fused(k.multiplyAdd, k.name == "generic")
 	k.attend = func(p *Pool, a *Attention) { p.flash.run(p, a) }
 	k.name = "upstream"
-	k.floatPanel = floatPanelUpstream
+	k.floatPanel = singleRowsIn32(&k)
 	k.quantPanel = quantPanelUpstream
 	k.squares = squaresOneByOne
 	k.singles = true
@@ -37,22 +35,14 @@ func fused(f multiplyAddFunc, generic bool) multiplyAddFunc {
 	}
 }
 
-// floatPanelUpstream is floatPanel. Batches go through another routine than single rows, if its tiles fit.
-func floatPanelUpstream(m *product, s *scratch, from, to int) {
-	in, cols, rows := m.in, m.w.Cols, m.w.Rows
-	x := in.floats(m.w.Type)
-	dot := upstream.Dot32
-	switch {
-	case in.n > 1 && cols%8 == 0 && rows%4 == 0:
-		dot = upstream.Dot8
-	case m.w.Type == gguf.BF16:
-		dot = upstream.DotBF16
-	}
-	for r := from; r < to; r++ {
-		s.row = grow(s.row, cols)
-		quant.Dequantize(m.w.Type, s.row, m.w.row(r))
-		for i := range in.n {
-			m.dst[i*rows+r] = dot(s.row, x[i*cols:][:cols])
+// singleRowsIn32 is floatPanel with batches as in k and single rows in 32 partial sums.
+func singleRowsIn32(k *kernels) func(m *product, s *scratch, from, to int) {
+	batch, widen, dot := k.floatPanel, k.widen, k.dot32
+	return func(m *product, s *scratch, from, to int) {
+		if m.in.n > 1 {
+			batch(m, s, from, to)
+		} else {
+			rowByRow(m, s, from, to, widen, dot)
 		}
 	}
 }

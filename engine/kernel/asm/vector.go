@@ -185,6 +185,9 @@ const (
 	equalOrder = 0
 )
 
+// sums is the number of elements that loops over vectors take at a time, and of partial sums where one is kept.
+const sums = 16
+
 // stream runs body over n elements, 16 at a time, with offsets for each vector; pointers advance by their element sizes.
 func (w width) stream(left reg.GPVirtual, pointers []reg.GPVirtual, sizes []int, body func(p int)) {
 	loop("next", left, sums, func() {

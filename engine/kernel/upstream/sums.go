@@ -14,9 +14,17 @@ func Dot8(a, b []float32) float32 {
 	return sumAcross(&sum)
 }
 
-// Dot32 returns the product of two rows with element i in partial sum i mod 32: the order of products of single rows. What
-// does not fill 32 is added one by one.
+// Dot32 returns the product of two float32 rows with element i in partial sum i mod 32: the order of products of single
+// rows. What does not fill 32 is added one by one.
 func Dot32(a, b []float32) float32 {
+	whole := len(a) / 32 * 32
+	sums := Sums32(a[:whole], b[:whole])
+	return EndDot32(&sums, a[whole:], b[whole:])
+}
+
+// Sums32 returns the 32 partial sums of a product as four vectors of eight, added first to third, second to fourth, and the
+// two that are left. len(a) must be a multiple of 32.
+func Sums32(a, b []float32) [8]float32 {
 	var sum [32]float32
 	b = b[:len(a)]
 	for ; len(a) >= 32; a, b = a[32:], b[32:] {
@@ -25,11 +33,34 @@ func Dot32(a, b []float32) float32 {
 			sum[l] = fma(x[l], y[l], sum[l])
 		}
 	}
-	total := sumOf32(&sum)
+	return foldTo8(&sum)
+}
+
+// EndDot32 adds what Sums32 leaves: its eight sums, and one by one the elements that do not fill 32. EndDotF16 is for numbers
+// of half precision and EndDotBF16 for bfloat16, whose last additions are others.
+func EndDot32(sums *[8]float32, a, b []float32) float32 {
+	total := sumPairs(sums)
 	for i, v := range a {
 		total = fma(v, b[i], total)
 	}
 	return total
+}
+
+func EndDotF16(sums *[8]float32, a, b []float32) float32 {
+	return addProducts(sumPairs(sums), a, b)
+}
+
+func EndDotBF16(sums *[8]float32, a, b []float32) float32 {
+	return addProducts(sumAcross(sums), a, b)
+}
+
+// addProducts adds float32 products in float64.
+func addProducts(first float32, a, b []float32) float32 {
+	total := float64(first)
+	for i, v := range a {
+		total += float64(float32(v * b[i]))
+	}
+	return float32(total)
 }
 
 // sumAcross adds eight partial sums: halves, quarters, then the two that are left.
@@ -44,13 +75,18 @@ func sumPairs(s *[8]float32) float32 {
 	return (x0 + x1) + (x2 + x3)
 }
 
-// sumOf32 adds four vectors of eight, first to third and second to fourth, and then across.
+// sumOf32 adds 32 partial sums.
 func sumOf32(s *[32]float32) float32 {
-	var v [8]float32
+	v := foldTo8(s)
+	return sumPairs(&v)
+}
+
+// foldTo8 adds four vectors of eight, first to third and second to fourth, and then those two.
+func foldTo8(s *[32]float32) (v [8]float32) {
 	for l := range v {
 		v[l] = (s[l] + s[16+l]) + (s[8+l] + s[24+l])
 	}
-	return sumPairs(&v)
+	return v
 }
 
 // SoftMax replaces the scores by e^(x-top) and returns their sum: eight at a time across, groups in float64. len(x) must be
@@ -73,25 +109,4 @@ func AddScaled(dst, x []float32, s float32) {
 	for i, v := range x {
 		dst[i] = fma(v, s, dst[i])
 	}
-}
-
-// DotBF16 is Dot32 of bfloat16 numbers, whose last additions come in another order.
-func DotBF16(a, b []float32) float32 {
-	var sum [32]float32
-	b = b[:len(a)]
-	for ; len(a) >= 32; a, b = a[32:], b[32:] {
-		x, y := (*[32]float32)(a), (*[32]float32)(b)
-		for l := range sum {
-			sum[l] = fma(x[l], y[l], sum[l])
-		}
-	}
-	var v [8]float32
-	for l := range v {
-		v[l] = (sum[l] + sum[16+l]) + (sum[8+l] + sum[24+l])
-	}
-	total := float64(sumAcross(&v))
-	for i, x := range a {
-		total += float64(float32(x * b[i]))
-	}
-	return float32(total)
 }
