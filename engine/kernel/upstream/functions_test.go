@@ -18,7 +18,11 @@ func TestFunctionsAreTheCLibrarys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	functions := map[string]func(float32) float32{"expf": ScalarExp, "logf": Log, "tanhf": Tanh}
+	functions := map[string]func(float32) float32{
+		"expf": ScalarExp, "logf": Log, "tanhf": Tanh,
+		"sinf": func(x float32) float32 { sin, _ := Sincos(x); return sin },
+		"cosf": func(x float32) float32 { _, cos := Sincos(x); return cos },
+	}
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		name, pairs, _ := strings.Cut(lines.Text(), ":")

@@ -5,8 +5,9 @@ import (
 	"math/big"
 )
 
-// Sincos returns the sine and cosine of x as the C library (glibc 2.28 and later) computes them, in float64 and rounded: x is
-// n π/2 + r with r about within ±π/4, and a polynomial in r gives each (from Arm's optimized routines). x must be finite.
+// Sincos returns the sine and cosine of x as the C library (glibc 2.28 and later) computes them on processors with FMA, in
+// float64 and rounded: x is n π/2 + r with r about within ±π/4, and a polynomial in r gives each (from Arm's optimized
+// routines). x must be finite.
 func Sincos(x float32) (sin, cos float32) {
 	switch a := abs(x); {
 	case a < 0x1p-12:
@@ -16,7 +17,7 @@ func Sincos(x float32) (sin, cos float32) {
 	case a < 120:
 		// n is found in fixed point: 24 bits after the point, and half of one more so that the shift rounds.
 		n := (int32(float64(x)*(2/math.Pi*(1<<24))) + 1<<23) >> 24
-		return turned(float64(x)-float64(float64(n)*(math.Pi/2)), uint32(n))
+		return turned(math.FMA(-float64(n), math.Pi/2, float64(x)), uint32(n))
 	default:
 		r, n := reduceLarge(a)
 		sin, cos = turned(r, n)
@@ -44,18 +45,18 @@ func turned(r float64, n uint32) (sin, cos float32) {
 func sine(x float64) float32 {
 	x2 := x * x
 	x3 := x * x2
-	high := 0x1.1107605230bc4p-7 + float64(x2*-0x1.994eb3774cf24p-13)
-	low := x + float64(x3*-0x1.555545995a603p-3)
-	return float32(low + float64(float64(x3*x2)*high))
+	high := math.FMA(x2, -0x1.994eb3774cf24p-13, 0x1.1107605230bc4p-7)
+	low := math.FMA(x3, -0x1.555545995a603p-3, x)
+	return float32(math.FMA(x3*x2, high, low))
 }
 
 func cosine(x float64) float32 {
 	x2 := x * x
 	x4 := x2 * x2
-	high := -0x1.6c087e89a359dp-10 + float64(x2*0x1.99343027bf8c3p-16)
-	low := 1 + float64(x2*-0x1.ffffffd0c621cp-2)
-	low += float64(x4 * 0x1.55553e1068f19p-5)
-	return float32(low + float64(float64(x4*x2)*high))
+	high := math.FMA(x2, 0x1.99343027bf8c3p-16, -0x1.6c087e89a359dp-10)
+	low := math.FMA(x2, -0x1.ffffffd0c621cp-2, 1)
+	low = math.FMA(x4, 0x1.55553e1068f19p-5, low)
+	return float32(math.FMA(x4*x2, high, low))
 }
 
 // reduceLarge returns r and n mod 4 of x = n π/2 + r, x >= 120: 96 bits of 4/π, from where they matter, are multiplied by the
