@@ -252,9 +252,9 @@ func TestRenderedPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	golden.Check(t, "testdata/plan/small.txt", []byte(text.String()))
-	golden.Check(t, "testdata/plan/small-units.txt", []byte(units.String()))
-	golden.Check(t, "testdata/plan/small.json", []byte(json.String()))
+	golden.Check(t, "testdata/plan/small.txt", text.Bytes())
+	golden.Check(t, "testdata/plan/small-units.txt", units.Bytes())
+	golden.Check(t, "testdata/plan/small.json", json.Bytes())
 }
 
 func TestRenderingReportsAFailedWrite(t *testing.T) {
