@@ -20,78 +20,81 @@ TEXT ·dot8Q4_0AVX2(SB), NOSPLIT, $0-48
 	ADDQ         R9, R10
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS decode_words1<>+0(SB), Y1
+	VMOVDQU      decode_bytes0f<>+0(SB), Y2
+	VMOVDQU      decode_lowHigh<>+0(SB), Y3
 
 block:
 	PREFETCHT0     (R8)
 	PREFETCHT0     64(R8)
 	PREFETCHT0     128(R8)
 	ADDQ           $0x00000090, R8
-	VPXOR          X2, X2, X2
-	VPINSRW        $0x00, (CX), X2, X2
-	VBROADCASTI128 2(CX), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          decode_bytes0f<>+0(SB), Y3, Y3
-	VPMADDUBSW     (BX), Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPINSRW        $0x01, (CX)(DX*1), X2, X2
-	VBROADCASTI128 2(CX)(DX*1), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPHADDD        Y4, Y3, Y3
-	VPINSRW        $0x02, (CX)(DX*2), X2, X2
-	VBROADCASTI128 2(CX)(DX*2), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRW        $0x03, (R9), X2, X2
-	VBROADCASTI128 2(R9), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPHADDD        Y4, Y3, Y3
-	VPINSRW        $0x04, (R9)(DX*1), X2, X2
-	VBROADCASTI128 2(R9)(DX*1), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRW        $0x05, (R9)(DX*2), X2, X2
-	VBROADCASTI128 2(R9)(DX*2), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRW        $0x06, (R10), X2, X2
-	VBROADCASTI128 2(R10), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRW        $0x07, (R10)(DX*1), X2, X2
-	VBROADCASTI128 2(R10)(DX*1), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
+	VPXOR          X4, X4, X4
+	VMOVDQU        (BX), Y5
+	VPINSRW        $0x00, (CX), X4, X4
+	VBROADCASTI128 2(CX), Y6
+	VPSRLVQ        Y3, Y6, Y6
+	VPAND          Y2, Y6, Y6
+	VPMADDUBSW     Y5, Y6, Y6
 	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPERM2I128     $0x20, Y4, Y3, Y5
-	VPERM2I128     $0x31, Y4, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VPBROADCASTD   8(SI), Y3
-	VPSLLD         $0x03, Y3, Y3
-	VPSUBD         Y3, Y5, Y5
-	VCVTPH2PS      X2, Y2
+	VPINSRW        $0x01, (CX)(DX*1), X4, X4
+	VBROADCASTI128 2(CX)(DX*1), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPMADDUBSW     Y5, Y7, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VPINSRW        $0x02, (CX)(DX*2), X4, X4
+	VBROADCASTI128 2(CX)(DX*2), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPMADDUBSW     Y5, Y7, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPINSRW        $0x03, (R9), X4, X4
+	VBROADCASTI128 2(R9), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPMADDUBSW     Y5, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VPINSRW        $0x04, (R9)(DX*1), X4, X4
+	VBROADCASTI128 2(R9)(DX*1), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPMADDUBSW     Y5, Y7, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPINSRW        $0x05, (R9)(DX*2), X4, X4
+	VBROADCASTI128 2(R9)(DX*2), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPMADDUBSW     Y5, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPINSRW        $0x06, (R10), X4, X4
+	VBROADCASTI128 2(R10), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPMADDUBSW     Y5, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPINSRW        $0x07, (R10)(DX*1), X4, X4
+	VBROADCASTI128 2(R10)(DX*1), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPMADDUBSW     Y5, Y9, Y5
+	VPMADDWD       Y1, Y5, Y5
+	VPHADDD        Y5, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPERM2I128     $0x20, Y7, Y6, Y5
+	VPERM2I128     $0x31, Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VPBROADCASTD   8(SI), Y6
+	VPSLLD         $0x03, Y6, Y6
+	VPSUBD         Y6, Y5, Y5
+	VCVTPH2PS      X4, Y4
 	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   (SI), Y3
-	VMULPS         Y3, Y2, Y2
-	VMULPS         Y2, Y5, Y5
+	VBROADCASTSS   (SI), Y6
+	VMULPS         Y6, Y4, Y4
+	VMULPS         Y4, Y5, Y5
 	VADDPS         Y5, Y0, Y0
 	ADDQ           $+18, CX
 	ADDQ           $+18, R9
@@ -107,17 +110,35 @@ block:
 DATA decode_words1<>+0(SB)/4, $0x00010001
 GLOBL decode_words1<>(SB), RODATA|NOPTR, $4
 
+DATA decode_bytes0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_bytes0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_bytes0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA decode_bytes0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
+GLOBL decode_bytes0f<>(SB), RODATA|NOPTR, $32
+
 DATA decode_lowHigh<>+0(SB)/8, $0x0000000000000000
 DATA decode_lowHigh<>+8(SB)/8, $0x0000000000000000
 DATA decode_lowHigh<>+16(SB)/8, $0x0000000000000004
 DATA decode_lowHigh<>+24(SB)/8, $0x0000000000000004
 GLOBL decode_lowHigh<>(SB), RODATA|NOPTR, $32
 
-DATA decode_bytes0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_bytes0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_bytes0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
-DATA decode_bytes0f<>+24(SB)/8, $0x0f0f0f0f0f0f0f0f
-GLOBL decode_bytes0f<>(SB), RODATA|NOPTR, $32
+DATA decode_iq4<>+0(SB)/8, $0xf6eaddcfbfad9881
+DATA decode_iq4<>+8(SB)/8, $0x7159453526190d01
+DATA decode_iq4<>+16(SB)/8, $0xf6eaddcfbfad9881
+DATA decode_iq4<>+24(SB)/8, $0x7159453526190d01
+GLOBL decode_iq4<>(SB), RODATA|NOPTR, $32
+
+DATA decode_spread<>+0(SB)/8, $0x0000000000000000
+DATA decode_spread<>+8(SB)/8, $0x0101010101010101
+DATA decode_spread<>+16(SB)/8, $0x0202020202020202
+DATA decode_spread<>+24(SB)/8, $0x0303030303030303
+GLOBL decode_spread<>(SB), RODATA|NOPTR, $32
+
+DATA decode_bits<>+0(SB)/8, $0x8040201008040201
+DATA decode_bits<>+8(SB)/8, $0x8040201008040201
+DATA decode_bits<>+16(SB)/8, $0x8040201008040201
+DATA decode_bits<>+24(SB)/8, $0x8040201008040201
+GLOBL decode_bits<>(SB), RODATA|NOPTR, $32
 
 // func dot8Q4_1AVX2(dst *float32, w *byte, stride int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -135,88 +156,91 @@ TEXT ·dot8Q4_1AVX2(SB), NOSPLIT, $0-48
 	ADDQ         R9, R10
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS decode_words1<>+0(SB), Y1
+	VMOVDQU      decode_bytes0f<>+0(SB), Y2
+	VMOVDQU      decode_lowHigh<>+0(SB), Y3
 
 block:
 	PREFETCHT0     (R8)
 	PREFETCHT0     64(R8)
 	PREFETCHT0     128(R8)
 	ADDQ           $0x000000a0, R8
-	VPXOR          X2, X2, X2
-	VPXOR          X3, X3, X3
-	VPINSRD        $0x00, (CX), X2, X2
-	VBROADCASTI128 4(CX), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRD        $0x01, (CX)(DX*1), X2, X2
-	VBROADCASTI128 4(CX)(DX*1), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRD        $0x02, (CX)(DX*2), X2, X2
-	VBROADCASTI128 4(CX)(DX*2), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRD        $0x03, (R9), X2, X2
-	VBROADCASTI128 4(R9), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRD        $0x00, (R9)(DX*1), X3, X3
-	VBROADCASTI128 4(R9)(DX*1), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRD        $0x01, (R9)(DX*2), X3, X3
-	VBROADCASTI128 4(R9)(DX*2), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPINSRD        $0x02, (R10), X3, X3
-	VBROADCASTI128 4(R10), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPINSRD        $0x03, (R10)(DX*1), X3, X3
-	VBROADCASTI128 4(R10)(DX*1), Y7
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y7, Y7
-	VPAND          decode_bytes0f<>+0(SB), Y7, Y7
-	VPMADDUBSW     (BX), Y7, Y7
+	VPXOR          X4, X4, X4
+	VPXOR          X5, X5, X5
+	VMOVDQU        (BX), Y6
+	VPINSRD        $0x00, (CX), X4, X4
+	VBROADCASTI128 4(CX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPMADDUBSW     Y6, Y7, Y7
 	VPMADDWD       Y1, Y7, Y7
-	VPHADDD        Y7, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPERM2I128     $0x20, Y5, Y4, Y6
-	VPERM2I128     $0x31, Y5, Y4, Y4
-	VPADDD         Y4, Y6, Y6
-	VBROADCASTSS   decode_lowWord<>+0(SB), X4
-	VPAND          X4, X2, X5
-	VPAND          X4, X3, X7
-	VPACKUSDW      X7, X5, X5
-	VCVTPH2PS      X5, Y4
-	VPSRLD         $0x10, X2, X5
-	VPSRLD         $0x10, X3, X7
-	VPACKUSDW      X7, X5, X5
-	VCVTPH2PS      X5, Y2
+	VPINSRD        $0x01, (CX)(DX*1), X4, X4
+	VBROADCASTI128 4(CX)(DX*1), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPMADDUBSW     Y6, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPINSRD        $0x02, (CX)(DX*2), X4, X4
+	VBROADCASTI128 4(CX)(DX*2), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPMADDUBSW     Y6, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPINSRD        $0x03, (R9), X4, X4
+	VBROADCASTI128 4(R9), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPMADDUBSW     Y6, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPINSRD        $0x00, (R9)(DX*1), X5, X5
+	VBROADCASTI128 4(R9)(DX*1), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPMADDUBSW     Y6, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPINSRD        $0x01, (R9)(DX*2), X5, X5
+	VBROADCASTI128 4(R9)(DX*2), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPMADDUBSW     Y6, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPINSRD        $0x02, (R10), X5, X5
+	VBROADCASTI128 4(R10), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPMADDUBSW     Y6, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPINSRD        $0x03, (R10)(DX*1), X5, X5
+	VBROADCASTI128 4(R10)(DX*1), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPMADDUBSW     Y6, Y10, Y6
+	VPMADDWD       Y1, Y6, Y6
+	VPHADDD        Y6, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPERM2I128     $0x20, Y8, Y7, Y6
+	VPERM2I128     $0x31, Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTSS   decode_lowWord<>+0(SB), X7
+	VPAND          X7, X4, X8
+	VPAND          X7, X5, X9
+	VPACKUSDW      X9, X8, X8
+	VCVTPH2PS      X8, Y7
+	VPSRLD         $0x10, X4, X8
+	VPSRLD         $0x10, X5, X9
+	VPACKUSDW      X9, X8, X8
+	VCVTPH2PS      X8, Y4
 	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   (SI), Y3
-	VMULPS         Y3, Y4, Y4
-	VMULPS         Y4, Y6, Y6
+	VBROADCASTSS   (SI), Y5
+	VMULPS         Y5, Y7, Y7
+	VMULPS         Y7, Y6, Y6
 	VADDPS         Y6, Y0, Y0
-	VBROADCASTSS   4(SI), Y3
-	VMULPS         Y3, Y2, Y2
-	VADDPS         Y2, Y0, Y0
+	VBROADCASTSS   4(SI), Y5
+	VMULPS         Y5, Y4, Y4
+	VADDPS         Y4, Y0, Y0
 	ADDQ           $+20, CX
 	ADDQ           $+20, R9
 	ADDQ           $+20, R10
@@ -247,135 +271,132 @@ TEXT ·dot8Q5_0AVX2(SB), NOSPLIT, $0-48
 	ADDQ         R9, R10
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS decode_words1<>+0(SB), Y1
+	VMOVDQU      decode_bytes0f<>+0(SB), Y2
+	VMOVDQU      decode_lowHigh<>+0(SB), Y3
+	VMOVDQU      decode_spread<>+0(SB), Y4
+	VMOVDQU      decode_bits<>+0(SB), Y5
 
 block:
 	PREFETCHT0     (R8)
 	PREFETCHT0     64(R8)
 	PREFETCHT0     128(R8)
 	ADDQ           $0x000000b0, R8
-	VPXOR          X2, X2, X2
-	VPINSRW        $0x00, (CX), X2, X2
-	VBROADCASTI128 6(CX), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          decode_bytes0f<>+0(SB), Y3, Y3
-	VPBROADCASTD   2(CX), Y4
-	VPSHUFB        decode_spread<>+0(SB), Y4, Y4
-	VMOVDQU        decode_bits<>+0(SB), Y5
-	VPAND          Y5, Y4, Y4
-	VPCMPEQB       Y5, Y4, Y4
-	VPAND          decode_bytes10<>+0(SB), Y4, Y4
-	VPOR           Y4, Y3, Y3
-	VPMADDUBSW     (BX), Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPINSRW        $0x01, (CX)(DX*1), X2, X2
-	VBROADCASTI128 6(CX)(DX*1), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   2(CX)(DX*1), Y5
-	VPSHUFB        decode_spread<>+0(SB), Y5, Y5
-	VMOVDQU        decode_bits<>+0(SB), Y6
-	VPAND          Y6, Y5, Y5
-	VPCMPEQB       Y6, Y5, Y5
-	VPAND          decode_bytes10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPHADDD        Y4, Y3, Y3
-	VPINSRW        $0x02, (CX)(DX*2), X2, X2
-	VBROADCASTI128 6(CX)(DX*2), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   2(CX)(DX*2), Y5
-	VPSHUFB        decode_spread<>+0(SB), Y5, Y5
-	VMOVDQU        decode_bits<>+0(SB), Y6
-	VPAND          Y6, Y5, Y5
-	VPCMPEQB       Y6, Y5, Y5
-	VPAND          decode_bytes10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRW        $0x03, (R9), X2, X2
-	VBROADCASTI128 6(R9), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPBROADCASTD   2(R9), Y6
-	VPSHUFB        decode_spread<>+0(SB), Y6, Y6
-	VMOVDQU        decode_bits<>+0(SB), Y7
-	VPAND          Y7, Y6, Y6
-	VPCMPEQB       Y7, Y6, Y6
-	VPAND          decode_bytes10<>+0(SB), Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPHADDD        Y4, Y3, Y3
-	VPINSRW        $0x04, (R9)(DX*1), X2, X2
-	VBROADCASTI128 6(R9)(DX*1), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   2(R9)(DX*1), Y5
-	VPSHUFB        decode_spread<>+0(SB), Y5, Y5
-	VMOVDQU        decode_bits<>+0(SB), Y6
-	VPAND          Y6, Y5, Y5
-	VPCMPEQB       Y6, Y5, Y5
-	VPAND          decode_bytes10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRW        $0x05, (R9)(DX*2), X2, X2
-	VBROADCASTI128 6(R9)(DX*2), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPBROADCASTD   2(R9)(DX*2), Y6
-	VPSHUFB        decode_spread<>+0(SB), Y6, Y6
-	VMOVDQU        decode_bits<>+0(SB), Y7
-	VPAND          Y7, Y6, Y6
-	VPCMPEQB       Y7, Y6, Y6
-	VPAND          decode_bytes10<>+0(SB), Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRW        $0x06, (R10), X2, X2
-	VBROADCASTI128 6(R10), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPBROADCASTD   2(R10), Y6
-	VPSHUFB        decode_spread<>+0(SB), Y6, Y6
-	VMOVDQU        decode_bits<>+0(SB), Y7
-	VPAND          Y7, Y6, Y6
-	VPCMPEQB       Y7, Y6, Y6
-	VPAND          decode_bytes10<>+0(SB), Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRW        $0x07, (R10)(DX*1), X2, X2
-	VBROADCASTI128 6(R10)(DX*1), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   2(R10)(DX*1), Y7
-	VPSHUFB        decode_spread<>+0(SB), Y7, Y7
-	VMOVDQU        decode_bits<>+0(SB), Y8
-	VPAND          Y8, Y7, Y7
-	VPCMPEQB       Y8, Y7, Y7
-	VPAND          decode_bytes10<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPERM2I128     $0x20, Y4, Y3, Y5
-	VPERM2I128     $0x31, Y4, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VPBROADCASTD   8(SI), Y3
-	VPSLLD         $0x04, Y3, Y3
-	VPSUBD         Y3, Y5, Y5
-	VCVTPH2PS      X2, Y2
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   (SI), Y3
-	VMULPS         Y3, Y2, Y2
-	VMULPS         Y2, Y5, Y5
-	VADDPS         Y5, Y0, Y0
+	VPXOR          X6, X6, X6
+	VMOVDQU        (BX), Y7
+	VPINSRW        $0x00, (CX), X6, X6
+	VBROADCASTI128 6(CX), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPBROADCASTD   2(CX), Y9
+	VPSHUFB        Y4, Y9, Y9
+	VPAND          Y5, Y9, Y9
+	VPCMPEQB       Y5, Y9, Y9
+	VPAND          decode_bytes10<>+0(SB), Y9, Y9
+	VPOR           Y9, Y8, Y8
+	VPMADDUBSW     Y7, Y8, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPINSRW        $0x01, (CX)(DX*1), X6, X6
+	VBROADCASTI128 6(CX)(DX*1), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPBROADCASTD   2(CX)(DX*1), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPCMPEQB       Y5, Y10, Y10
+	VPAND          decode_bytes10<>+0(SB), Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPMADDUBSW     Y7, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPINSRW        $0x02, (CX)(DX*2), X6, X6
+	VBROADCASTI128 6(CX)(DX*2), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPBROADCASTD   2(CX)(DX*2), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPCMPEQB       Y5, Y10, Y10
+	VPAND          decode_bytes10<>+0(SB), Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPMADDUBSW     Y7, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPINSRW        $0x03, (R9), X6, X6
+	VBROADCASTI128 6(R9), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPBROADCASTD   2(R9), Y11
+	VPSHUFB        Y4, Y11, Y11
+	VPAND          Y5, Y11, Y11
+	VPCMPEQB       Y5, Y11, Y11
+	VPAND          decode_bytes10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y7, Y10, Y10
+	VPMADDWD       Y1, Y10, Y10
+	VPHADDD        Y10, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPINSRW        $0x04, (R9)(DX*1), X6, X6
+	VBROADCASTI128 6(R9)(DX*1), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPBROADCASTD   2(R9)(DX*1), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPCMPEQB       Y5, Y10, Y10
+	VPAND          decode_bytes10<>+0(SB), Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPMADDUBSW     Y7, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPINSRW        $0x05, (R9)(DX*2), X6, X6
+	VBROADCASTI128 6(R9)(DX*2), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPBROADCASTD   2(R9)(DX*2), Y11
+	VPSHUFB        Y4, Y11, Y11
+	VPAND          Y5, Y11, Y11
+	VPCMPEQB       Y5, Y11, Y11
+	VPAND          decode_bytes10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y7, Y10, Y10
+	VPMADDWD       Y1, Y10, Y10
+	VPHADDD        Y10, Y9, Y9
+	VPINSRW        $0x06, (R10), X6, X6
+	VBROADCASTI128 6(R10), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPBROADCASTD   2(R10), Y11
+	VPSHUFB        Y4, Y11, Y11
+	VPAND          Y5, Y11, Y11
+	VPCMPEQB       Y5, Y11, Y11
+	VPAND          decode_bytes10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y7, Y10, Y10
+	VPMADDWD       Y1, Y10, Y10
+	VPINSRW        $0x07, (R10)(DX*1), X6, X6
+	VBROADCASTI128 6(R10)(DX*1), Y11
+	VPSRLVQ        Y3, Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPBROADCASTD   2(R10)(DX*1), Y12
+	VPSHUFB        Y4, Y12, Y12
+	VPAND          Y5, Y12, Y12
+	VPCMPEQB       Y5, Y12, Y12
+	VPAND          decode_bytes10<>+0(SB), Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     Y7, Y11, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPHADDD        Y7, Y10, Y10
+	VPHADDD        Y10, Y9, Y9
+	VPERM2I128     $0x20, Y9, Y8, Y7
+	VPERM2I128     $0x31, Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VPBROADCASTD   8(SI), Y8
+	VPSLLD         $0x04, Y8, Y8
+	VPSUBD         Y8, Y7, Y7
+	VCVTPH2PS      X6, Y6
+	VCVTDQ2PS      Y7, Y7
+	VBROADCASTSS   (SI), Y8
+	VMULPS         Y8, Y6, Y6
+	VMULPS         Y6, Y7, Y7
+	VADDPS         Y7, Y0, Y0
 	ADDQ           $+22, CX
 	ADDQ           $+22, R9
 	ADDQ           $+22, R10
@@ -386,18 +407,6 @@ block:
 	VMOVUPS        Y0, (AX)
 	VZEROUPPER
 	RET
-
-DATA decode_spread<>+0(SB)/8, $0x0000000000000000
-DATA decode_spread<>+8(SB)/8, $0x0101010101010101
-DATA decode_spread<>+16(SB)/8, $0x0202020202020202
-DATA decode_spread<>+24(SB)/8, $0x0303030303030303
-GLOBL decode_spread<>(SB), RODATA|NOPTR, $32
-
-DATA decode_bits<>+0(SB)/8, $0x8040201008040201
-DATA decode_bits<>+8(SB)/8, $0x8040201008040201
-DATA decode_bits<>+16(SB)/8, $0x8040201008040201
-DATA decode_bits<>+24(SB)/8, $0x8040201008040201
-GLOBL decode_bits<>(SB), RODATA|NOPTR, $32
 
 DATA decode_bytes10<>+0(SB)/8, $0x1010101010101010
 DATA decode_bytes10<>+8(SB)/8, $0x1010101010101010
@@ -421,144 +430,141 @@ TEXT ·dot8Q5_1AVX2(SB), NOSPLIT, $0-48
 	ADDQ         R9, R10
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS decode_words1<>+0(SB), Y1
+	VMOVDQU      decode_bytes0f<>+0(SB), Y2
+	VMOVDQU      decode_lowHigh<>+0(SB), Y3
+	VMOVDQU      decode_spread<>+0(SB), Y4
+	VMOVDQU      decode_bits<>+0(SB), Y5
 
 block:
 	PREFETCHT0     (R8)
 	PREFETCHT0     64(R8)
 	PREFETCHT0     128(R8)
 	ADDQ           $0x000000c0, R8
-	VPXOR          X2, X2, X2
-	VPXOR          X3, X3, X3
-	VPINSRD        $0x00, (CX), X2, X2
-	VBROADCASTI128 8(CX), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VPBROADCASTD   4(CX), Y5
-	VPSHUFB        decode_spread<>+0(SB), Y5, Y5
-	VMOVDQU        decode_bits<>+0(SB), Y6
-	VPAND          Y6, Y5, Y5
-	VPCMPEQB       Y6, Y5, Y5
-	VPAND          decode_bytes10<>+0(SB), Y5, Y5
-	VPOR           Y5, Y4, Y4
-	VPMADDUBSW     (BX), Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRD        $0x01, (CX)(DX*1), X2, X2
-	VBROADCASTI128 8(CX)(DX*1), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPBROADCASTD   4(CX)(DX*1), Y6
-	VPSHUFB        decode_spread<>+0(SB), Y6, Y6
-	VMOVDQU        decode_bits<>+0(SB), Y7
-	VPAND          Y7, Y6, Y6
-	VPCMPEQB       Y7, Y6, Y6
-	VPAND          decode_bytes10<>+0(SB), Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRD        $0x02, (CX)(DX*2), X2, X2
-	VBROADCASTI128 8(CX)(DX*2), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPBROADCASTD   4(CX)(DX*2), Y6
-	VPSHUFB        decode_spread<>+0(SB), Y6, Y6
-	VMOVDQU        decode_bits<>+0(SB), Y7
-	VPAND          Y7, Y6, Y6
-	VPCMPEQB       Y7, Y6, Y6
-	VPAND          decode_bytes10<>+0(SB), Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRD        $0x03, (R9), X2, X2
-	VBROADCASTI128 8(R9), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   4(R9), Y7
-	VPSHUFB        decode_spread<>+0(SB), Y7, Y7
-	VMOVDQU        decode_bits<>+0(SB), Y8
-	VPAND          Y8, Y7, Y7
-	VPCMPEQB       Y8, Y7, Y7
-	VPAND          decode_bytes10<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRD        $0x00, (R9)(DX*1), X3, X3
-	VBROADCASTI128 8(R9)(DX*1), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VPBROADCASTD   4(R9)(DX*1), Y6
-	VPSHUFB        decode_spread<>+0(SB), Y6, Y6
-	VMOVDQU        decode_bits<>+0(SB), Y7
-	VPAND          Y7, Y6, Y6
-	VPCMPEQB       Y7, Y6, Y6
-	VPAND          decode_bytes10<>+0(SB), Y6, Y6
-	VPOR           Y6, Y5, Y5
-	VPMADDUBSW     (BX), Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRD        $0x01, (R9)(DX*2), X3, X3
-	VBROADCASTI128 8(R9)(DX*2), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   4(R9)(DX*2), Y7
-	VPSHUFB        decode_spread<>+0(SB), Y7, Y7
-	VMOVDQU        decode_bits<>+0(SB), Y8
-	VPAND          Y8, Y7, Y7
-	VPCMPEQB       Y8, Y7, Y7
-	VPAND          decode_bytes10<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPINSRD        $0x02, (R10), X3, X3
-	VBROADCASTI128 8(R10), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VPBROADCASTD   4(R10), Y7
-	VPSHUFB        decode_spread<>+0(SB), Y7, Y7
-	VMOVDQU        decode_bits<>+0(SB), Y8
-	VPAND          Y8, Y7, Y7
-	VPCMPEQB       Y8, Y7, Y7
-	VPAND          decode_bytes10<>+0(SB), Y7, Y7
-	VPOR           Y7, Y6, Y6
-	VPMADDUBSW     (BX), Y6, Y6
-	VPMADDWD       Y1, Y6, Y6
-	VPINSRD        $0x03, (R10)(DX*1), X3, X3
-	VBROADCASTI128 8(R10)(DX*1), Y7
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y7, Y7
-	VPAND          decode_bytes0f<>+0(SB), Y7, Y7
-	VPBROADCASTD   4(R10)(DX*1), Y8
-	VPSHUFB        decode_spread<>+0(SB), Y8, Y8
-	VMOVDQU        decode_bits<>+0(SB), Y9
-	VPAND          Y9, Y8, Y8
-	VPCMPEQB       Y9, Y8, Y8
-	VPAND          decode_bytes10<>+0(SB), Y8, Y8
-	VPOR           Y8, Y7, Y7
-	VPMADDUBSW     (BX), Y7, Y7
-	VPMADDWD       Y1, Y7, Y7
-	VPHADDD        Y7, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPERM2I128     $0x20, Y5, Y4, Y6
-	VPERM2I128     $0x31, Y5, Y4, Y4
-	VPADDD         Y4, Y6, Y6
-	VBROADCASTSS   decode_lowWord<>+0(SB), X4
-	VPAND          X4, X2, X5
-	VPAND          X4, X3, X7
-	VPACKUSDW      X7, X5, X5
-	VCVTPH2PS      X5, Y4
-	VPSRLD         $0x10, X2, X5
-	VPSRLD         $0x10, X3, X7
-	VPACKUSDW      X7, X5, X5
-	VCVTPH2PS      X5, Y2
-	VCVTDQ2PS      Y6, Y6
-	VBROADCASTSS   (SI), Y3
-	VMULPS         Y3, Y4, Y4
-	VMULPS         Y4, Y6, Y6
+	VPXOR          X6, X6, X6
+	VPXOR          X7, X7, X7
+	VMOVDQU        (BX), Y8
+	VPINSRD        $0x00, (CX), X6, X6
+	VBROADCASTI128 8(CX), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPBROADCASTD   4(CX), Y10
+	VPSHUFB        Y4, Y10, Y10
+	VPAND          Y5, Y10, Y10
+	VPCMPEQB       Y5, Y10, Y10
+	VPAND          decode_bytes10<>+0(SB), Y10, Y10
+	VPOR           Y10, Y9, Y9
+	VPMADDUBSW     Y8, Y9, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPINSRD        $0x01, (CX)(DX*1), X6, X6
+	VBROADCASTI128 8(CX)(DX*1), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPBROADCASTD   4(CX)(DX*1), Y11
+	VPSHUFB        Y4, Y11, Y11
+	VPAND          Y5, Y11, Y11
+	VPCMPEQB       Y5, Y11, Y11
+	VPAND          decode_bytes10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y10, Y10
+	VPMADDWD       Y1, Y10, Y10
+	VPHADDD        Y10, Y9, Y9
+	VPINSRD        $0x02, (CX)(DX*2), X6, X6
+	VBROADCASTI128 8(CX)(DX*2), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPBROADCASTD   4(CX)(DX*2), Y11
+	VPSHUFB        Y4, Y11, Y11
+	VPAND          Y5, Y11, Y11
+	VPCMPEQB       Y5, Y11, Y11
+	VPAND          decode_bytes10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y10, Y10
+	VPMADDWD       Y1, Y10, Y10
+	VPINSRD        $0x03, (R9), X6, X6
+	VBROADCASTI128 8(R9), Y11
+	VPSRLVQ        Y3, Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPBROADCASTD   4(R9), Y12
+	VPSHUFB        Y4, Y12, Y12
+	VPAND          Y5, Y12, Y12
+	VPCMPEQB       Y5, Y12, Y12
+	VPAND          decode_bytes10<>+0(SB), Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     Y8, Y11, Y11
+	VPMADDWD       Y1, Y11, Y11
+	VPHADDD        Y11, Y10, Y10
+	VPHADDD        Y10, Y9, Y9
+	VPINSRD        $0x00, (R9)(DX*1), X7, X7
+	VBROADCASTI128 8(R9)(DX*1), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPBROADCASTD   4(R9)(DX*1), Y11
+	VPSHUFB        Y4, Y11, Y11
+	VPAND          Y5, Y11, Y11
+	VPCMPEQB       Y5, Y11, Y11
+	VPAND          decode_bytes10<>+0(SB), Y11, Y11
+	VPOR           Y11, Y10, Y10
+	VPMADDUBSW     Y8, Y10, Y10
+	VPMADDWD       Y1, Y10, Y10
+	VPINSRD        $0x01, (R9)(DX*2), X7, X7
+	VBROADCASTI128 8(R9)(DX*2), Y11
+	VPSRLVQ        Y3, Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPBROADCASTD   4(R9)(DX*2), Y12
+	VPSHUFB        Y4, Y12, Y12
+	VPAND          Y5, Y12, Y12
+	VPCMPEQB       Y5, Y12, Y12
+	VPAND          decode_bytes10<>+0(SB), Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     Y8, Y11, Y11
+	VPMADDWD       Y1, Y11, Y11
+	VPHADDD        Y11, Y10, Y10
+	VPINSRD        $0x02, (R10), X7, X7
+	VBROADCASTI128 8(R10), Y11
+	VPSRLVQ        Y3, Y11, Y11
+	VPAND          Y2, Y11, Y11
+	VPBROADCASTD   4(R10), Y12
+	VPSHUFB        Y4, Y12, Y12
+	VPAND          Y5, Y12, Y12
+	VPCMPEQB       Y5, Y12, Y12
+	VPAND          decode_bytes10<>+0(SB), Y12, Y12
+	VPOR           Y12, Y11, Y11
+	VPMADDUBSW     Y8, Y11, Y11
+	VPMADDWD       Y1, Y11, Y11
+	VPINSRD        $0x03, (R10)(DX*1), X7, X7
+	VBROADCASTI128 8(R10)(DX*1), Y12
+	VPSRLVQ        Y3, Y12, Y12
+	VPAND          Y2, Y12, Y12
+	VPBROADCASTD   4(R10)(DX*1), Y13
+	VPSHUFB        Y4, Y13, Y13
+	VPAND          Y5, Y13, Y13
+	VPCMPEQB       Y5, Y13, Y13
+	VPAND          decode_bytes10<>+0(SB), Y13, Y13
+	VPOR           Y13, Y12, Y12
+	VPMADDUBSW     Y8, Y12, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPHADDD        Y8, Y11, Y11
+	VPHADDD        Y11, Y10, Y10
+	VPERM2I128     $0x20, Y10, Y9, Y8
+	VPERM2I128     $0x31, Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTSS   decode_lowWord<>+0(SB), X9
+	VPAND          X9, X6, X10
+	VPAND          X9, X7, X11
+	VPACKUSDW      X11, X10, X10
+	VCVTPH2PS      X10, Y9
+	VPSRLD         $0x10, X6, X10
+	VPSRLD         $0x10, X7, X11
+	VPACKUSDW      X11, X10, X10
+	VCVTPH2PS      X10, Y6
+	VCVTDQ2PS      Y8, Y8
+	VBROADCASTSS   (SI), Y7
+	VMULPS         Y7, Y9, Y9
+	VMULPS         Y9, Y8, Y8
+	VADDPS         Y8, Y0, Y0
+	VBROADCASTSS   4(SI), Y7
+	VMULPS         Y7, Y6, Y6
 	VADDPS         Y6, Y0, Y0
-	VBROADCASTSS   4(SI), Y3
-	VMULPS         Y3, Y2, Y2
-	VADDPS         Y2, Y0, Y0
 	ADDQ           $+24, CX
 	ADDQ           $+24, R9
 	ADDQ           $+24, R10
@@ -595,77 +601,70 @@ block:
 	PREFETCHT0   256(R8)
 	ADDQ         $0x00000110, R8
 	VPXOR        X2, X2, X2
+	VMOVDQU      (BX), Y3
 	VPINSRW      $0x00, (CX), X2, X2
-	VMOVDQU      2(CX), Y3
-	VPABSB       Y3, Y4
-	VMOVDQU      (BX), Y5
-	VPSIGNB      Y3, Y5, Y5
-	VPMADDUBSW   Y5, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
+	VMOVDQU      2(CX), Y4
+	VPABSB       Y4, Y5
+	VPSIGNB      Y4, Y3, Y4
+	VPMADDUBSW   Y4, Y5, Y4
+	VPMADDWD     Y1, Y4, Y4
 	VPINSRW      $0x01, (CX)(DX*1), X2, X2
-	VMOVDQU      2(CX)(DX*1), Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (BX), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y4
-	VPMADDWD     Y1, Y4, Y4
-	VPHADDD      Y4, Y3, Y3
+	VMOVDQU      2(CX)(DX*1), Y5
+	VPABSB       Y5, Y6
+	VPSIGNB      Y5, Y3, Y5
+	VPMADDUBSW   Y5, Y6, Y5
+	VPMADDWD     Y1, Y5, Y5
+	VPHADDD      Y5, Y4, Y4
 	VPINSRW      $0x02, (CX)(DX*2), X2, X2
-	VMOVDQU      2(CX)(DX*2), Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (BX), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y4
-	VPMADDWD     Y1, Y4, Y4
+	VMOVDQU      2(CX)(DX*2), Y5
+	VPABSB       Y5, Y6
+	VPSIGNB      Y5, Y3, Y5
+	VPMADDUBSW   Y5, Y6, Y5
+	VPMADDWD     Y1, Y5, Y5
 	VPINSRW      $0x03, (R9), X2, X2
-	VMOVDQU      2(R9), Y5
-	VPABSB       Y5, Y6
-	VMOVDQU      (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y5
-	VPMADDWD     Y1, Y5, Y5
-	VPHADDD      Y5, Y4, Y4
-	VPHADDD      Y4, Y3, Y3
-	VPINSRW      $0x04, (R9)(DX*1), X2, X2
-	VMOVDQU      2(R9)(DX*1), Y4
-	VPABSB       Y4, Y5
-	VMOVDQU      (BX), Y6
-	VPSIGNB      Y4, Y6, Y6
-	VPMADDUBSW   Y6, Y5, Y4
-	VPMADDWD     Y1, Y4, Y4
-	VPINSRW      $0x05, (R9)(DX*2), X2, X2
-	VMOVDQU      2(R9)(DX*2), Y5
-	VPABSB       Y5, Y6
-	VMOVDQU      (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y5
-	VPMADDWD     Y1, Y5, Y5
-	VPHADDD      Y5, Y4, Y4
-	VPINSRW      $0x06, (R10), X2, X2
-	VMOVDQU      2(R10), Y5
-	VPABSB       Y5, Y6
-	VMOVDQU      (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y5
-	VPMADDWD     Y1, Y5, Y5
-	VPINSRW      $0x07, (R10)(DX*1), X2, X2
-	VMOVDQU      2(R10)(DX*1), Y6
+	VMOVDQU      2(R9), Y6
 	VPABSB       Y6, Y7
-	VMOVDQU      (BX), Y8
-	VPSIGNB      Y6, Y8, Y8
-	VPMADDUBSW   Y8, Y7, Y6
+	VPSIGNB      Y6, Y3, Y6
+	VPMADDUBSW   Y6, Y7, Y6
 	VPMADDWD     Y1, Y6, Y6
 	VPHADDD      Y6, Y5, Y5
 	VPHADDD      Y5, Y4, Y4
-	VPERM2I128   $0x20, Y4, Y3, Y5
-	VPERM2I128   $0x31, Y4, Y3, Y3
-	VPADDD       Y3, Y5, Y5
+	VPINSRW      $0x04, (R9)(DX*1), X2, X2
+	VMOVDQU      2(R9)(DX*1), Y5
+	VPABSB       Y5, Y6
+	VPSIGNB      Y5, Y3, Y5
+	VPMADDUBSW   Y5, Y6, Y5
+	VPMADDWD     Y1, Y5, Y5
+	VPINSRW      $0x05, (R9)(DX*2), X2, X2
+	VMOVDQU      2(R9)(DX*2), Y6
+	VPABSB       Y6, Y7
+	VPSIGNB      Y6, Y3, Y6
+	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     Y1, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPINSRW      $0x06, (R10), X2, X2
+	VMOVDQU      2(R10), Y6
+	VPABSB       Y6, Y7
+	VPSIGNB      Y6, Y3, Y6
+	VPMADDUBSW   Y6, Y7, Y6
+	VPMADDWD     Y1, Y6, Y6
+	VPINSRW      $0x07, (R10)(DX*1), X2, X2
+	VMOVDQU      2(R10)(DX*1), Y7
+	VPABSB       Y7, Y8
+	VPSIGNB      Y7, Y3, Y3
+	VPMADDUBSW   Y3, Y8, Y3
+	VPMADDWD     Y1, Y3, Y3
+	VPHADDD      Y3, Y6, Y6
+	VPHADDD      Y6, Y5, Y5
+	VPERM2I128   $0x20, Y5, Y4, Y3
+	VPERM2I128   $0x31, Y5, Y4, Y4
+	VPADDD       Y4, Y3, Y3
 	VCVTPH2PS    X2, Y2
-	VCVTDQ2PS    Y5, Y5
-	VBROADCASTSS (SI), Y3
-	VMULPS       Y3, Y2, Y2
-	VMULPS       Y2, Y5, Y5
-	VADDPS       Y5, Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VBROADCASTSS (SI), Y4
+	VMULPS       Y4, Y2, Y2
+	VMULPS       Y2, Y3, Y3
+	VADDPS       Y3, Y0, Y0
 	ADDQ         $+34, CX
 	ADDQ         $+34, R9
 	ADDQ         $+34, R10
@@ -693,116 +692,104 @@ TEXT ·dot8IQ4_NLAVX2(SB), NOSPLIT, $0-48
 	ADDQ         R9, R10
 	VXORPS       Y0, Y0, Y0
 	VBROADCASTSS decode_words1<>+0(SB), Y1
+	VMOVDQU      decode_bytes0f<>+0(SB), Y2
+	VMOVDQU      decode_lowHigh<>+0(SB), Y3
+	VMOVDQU      decode_iq4<>+0(SB), Y4
 
 block:
 	PREFETCHT0     (R8)
 	PREFETCHT0     64(R8)
 	PREFETCHT0     128(R8)
 	ADDQ           $0x00000090, R8
-	VPXOR          X2, X2, X2
-	VPINSRW        $0x00, (CX), X2, X2
-	VBROADCASTI128 2(CX), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          decode_bytes0f<>+0(SB), Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPABSB         Y4, Y3
-	VMOVDQU        (BX), Y5
-	VPSIGNB        Y4, Y5, Y5
-	VPMADDUBSW     Y5, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPINSRW        $0x01, (CX)(DX*1), X2, X2
-	VBROADCASTI128 2(CX)(DX*1), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPABSB         Y5, Y4
+	VPXOR          X5, X5, X5
 	VMOVDQU        (BX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPHADDD        Y4, Y3, Y3
-	VPINSRW        $0x02, (CX)(DX*2), X2, X2
-	VBROADCASTI128 2(CX)(DX*2), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPABSB         Y5, Y4
-	VMOVDQU        (BX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRW        $0x03, (R9), X2, X2
-	VBROADCASTI128 2(R9), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        (BX), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPHADDD        Y4, Y3, Y3
-	VPINSRW        $0x04, (R9)(DX*1), X2, X2
-	VBROADCASTI128 2(R9)(DX*1), Y4
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y4, Y4
-	VPAND          decode_bytes0f<>+0(SB), Y4, Y4
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y4, Y5, Y5
-	VPABSB         Y5, Y4
-	VMOVDQU        (BX), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y4, Y4
-	VPMADDWD       Y1, Y4, Y4
-	VPINSRW        $0x05, (R9)(DX*2), X2, X2
-	VBROADCASTI128 2(R9)(DX*2), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        (BX), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPINSRW        $0x06, (R10), X2, X2
-	VBROADCASTI128 2(R10), Y5
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y5, Y5
-	VPAND          decode_bytes0f<>+0(SB), Y5, Y5
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y5, Y6, Y6
-	VPABSB         Y6, Y5
-	VMOVDQU        (BX), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y5, Y5
-	VPMADDWD       Y1, Y5, Y5
-	VPINSRW        $0x07, (R10)(DX*1), X2, X2
-	VBROADCASTI128 2(R10)(DX*1), Y6
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y6, Y6
-	VPAND          decode_bytes0f<>+0(SB), Y6, Y6
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y6, Y7, Y7
-	VPABSB         Y7, Y6
-	VMOVDQU        (BX), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y6, Y6
+	VPINSRW        $0x00, (CX), X5, X5
+	VBROADCASTI128 2(CX), Y7
+	VPSRLVQ        Y3, Y7, Y7
+	VPAND          Y2, Y7, Y7
+	VPSHUFB        Y7, Y4, Y7
+	VPABSB         Y7, Y8
+	VPSIGNB        Y7, Y6, Y7
+	VPMADDUBSW     Y7, Y8, Y7
+	VPMADDWD       Y1, Y7, Y7
+	VPINSRW        $0x01, (CX)(DX*1), X5, X5
+	VBROADCASTI128 2(CX)(DX*1), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y4, Y8
+	VPABSB         Y8, Y9
+	VPSIGNB        Y8, Y6, Y8
+	VPMADDUBSW     Y8, Y9, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPINSRW        $0x02, (CX)(DX*2), X5, X5
+	VBROADCASTI128 2(CX)(DX*2), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y4, Y8
+	VPABSB         Y8, Y9
+	VPSIGNB        Y8, Y6, Y8
+	VPMADDUBSW     Y8, Y9, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPINSRW        $0x03, (R9), X5, X5
+	VBROADCASTI128 2(R9), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y4, Y9
+	VPABSB         Y9, Y10
+	VPSIGNB        Y9, Y6, Y9
+	VPMADDUBSW     Y9, Y10, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPHADDD        Y8, Y7, Y7
+	VPINSRW        $0x04, (R9)(DX*1), X5, X5
+	VBROADCASTI128 2(R9)(DX*1), Y8
+	VPSRLVQ        Y3, Y8, Y8
+	VPAND          Y2, Y8, Y8
+	VPSHUFB        Y8, Y4, Y8
+	VPABSB         Y8, Y9
+	VPSIGNB        Y8, Y6, Y8
+	VPMADDUBSW     Y8, Y9, Y8
+	VPMADDWD       Y1, Y8, Y8
+	VPINSRW        $0x05, (R9)(DX*2), X5, X5
+	VBROADCASTI128 2(R9)(DX*2), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y4, Y9
+	VPABSB         Y9, Y10
+	VPSIGNB        Y9, Y6, Y9
+	VPMADDUBSW     Y9, Y10, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPINSRW        $0x06, (R10), X5, X5
+	VBROADCASTI128 2(R10), Y9
+	VPSRLVQ        Y3, Y9, Y9
+	VPAND          Y2, Y9, Y9
+	VPSHUFB        Y9, Y4, Y9
+	VPABSB         Y9, Y10
+	VPSIGNB        Y9, Y6, Y9
+	VPMADDUBSW     Y9, Y10, Y9
+	VPMADDWD       Y1, Y9, Y9
+	VPINSRW        $0x07, (R10)(DX*1), X5, X5
+	VBROADCASTI128 2(R10)(DX*1), Y10
+	VPSRLVQ        Y3, Y10, Y10
+	VPAND          Y2, Y10, Y10
+	VPSHUFB        Y10, Y4, Y10
+	VPABSB         Y10, Y11
+	VPSIGNB        Y10, Y6, Y6
+	VPMADDUBSW     Y6, Y11, Y6
 	VPMADDWD       Y1, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VPHADDD        Y5, Y4, Y4
-	VPERM2I128     $0x20, Y4, Y3, Y5
-	VPERM2I128     $0x31, Y4, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VCVTPH2PS      X2, Y2
-	VCVTDQ2PS      Y5, Y5
-	VBROADCASTSS   (SI), Y3
-	VMULPS         Y3, Y2, Y2
-	VMULPS         Y2, Y5, Y5
-	VADDPS         Y5, Y0, Y0
+	VPHADDD        Y6, Y9, Y9
+	VPHADDD        Y9, Y8, Y8
+	VPERM2I128     $0x20, Y8, Y7, Y6
+	VPERM2I128     $0x31, Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VCVTPH2PS      X5, Y5
+	VCVTDQ2PS      Y6, Y6
+	VBROADCASTSS   (SI), Y7
+	VMULPS         Y7, Y5, Y5
+	VMULPS         Y5, Y6, Y6
+	VADDPS         Y6, Y0, Y0
 	ADDQ           $+18, CX
 	ADDQ           $+18, R9
 	ADDQ           $+18, R10
@@ -813,12 +800,6 @@ block:
 	VMOVUPS        Y0, (AX)
 	VZEROUPPER
 	RET
-
-DATA decode_iq4<>+0(SB)/8, $0xf6eaddcfbfad9881
-DATA decode_iq4<>+8(SB)/8, $0x7159453526190d01
-DATA decode_iq4<>+16(SB)/8, $0xf6eaddcfbfad9881
-DATA decode_iq4<>+24(SB)/8, $0x7159453526190d01
-GLOBL decode_iq4<>(SB), RODATA|NOPTR, $32
 
 // func dotQ2_KAVX2(dst *float32, w *byte, stride int, rows int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -1549,6 +1530,18 @@ block:
 	VZEROUPPER
 	RET
 
+DATA decode_bytes04<>+0(SB)/8, $0x0404040404040404
+DATA decode_bytes04<>+8(SB)/8, $0x0404040404040404
+DATA decode_bytes04<>+16(SB)/8, $0x0404040404040404
+DATA decode_bytes04<>+24(SB)/8, $0x0404040404040404
+GLOBL decode_bytes04<>(SB), RODATA|NOPTR, $32
+
+DATA decode_bytes30<>+0(SB)/8, $0x3030303030303030
+DATA decode_bytes30<>+8(SB)/8, $0x3030303030303030
+DATA decode_bytes30<>+16(SB)/8, $0x3030303030303030
+DATA decode_bytes30<>+24(SB)/8, $0x3030303030303030
+GLOBL decode_bytes30<>(SB), RODATA|NOPTR, $32
+
 DATA decode_all0f<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA decode_all0f<>+8(SB)/8, $0x0f0f0f0f0f0f0f0f
 DATA decode_all0f<>+16(SB)/8, $0x0f0f0f0f0f0f0f0f
@@ -1737,12 +1730,6 @@ DATA decode_words32<>+8(SB)/8, $0x0020002000200020
 DATA decode_words32<>+16(SB)/8, $0x0020002000200020
 DATA decode_words32<>+24(SB)/8, $0x0020002000200020
 GLOBL decode_words32<>(SB), RODATA|NOPTR, $32
-
-DATA decode_bytes04<>+0(SB)/8, $0x0404040404040404
-DATA decode_bytes04<>+8(SB)/8, $0x0404040404040404
-DATA decode_bytes04<>+16(SB)/8, $0x0404040404040404
-DATA decode_bytes04<>+24(SB)/8, $0x0404040404040404
-GLOBL decode_bytes04<>(SB), RODATA|NOPTR, $32
 
 // func dotEightsQ3_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
@@ -4401,12 +4388,6 @@ block:
 	VZEROUPPER
 	RET
 
-DATA decode_bytes30<>+0(SB)/8, $0x3030303030303030
-DATA decode_bytes30<>+8(SB)/8, $0x3030303030303030
-DATA decode_bytes30<>+16(SB)/8, $0x3030303030303030
-DATA decode_bytes30<>+24(SB)/8, $0x3030303030303030
-GLOBL decode_bytes30<>(SB), RODATA|NOPTR, $32
-
 // func dotEightsQ6_KAVX2(dst *float32, w *byte, stride int, eights int, x *int8, side *byte, blocks int)
 // Requires: AVX, AVX2, F16C, MMX+
 TEXT ·dotEightsQ6_KAVX2(SB), NOSPLIT, $128-56
@@ -5351,6 +5332,8 @@ TEXT ·dotEightsIQ4_XSAVX2(SB), NOSPLIT, $128-56
 	MOVQ    stride+16(FP), DX
 	MOVQ    eights+24(FP), BX
 	VMOVDQU decode_bytes0f<>+0(SB), Y0
+	VMOVDQU decode_lowHigh<>+0(SB), Y1
+	VMOVDQU decode_iq4<>+0(SB), Y2
 
 eight:
 	MOVQ    x+32(FP), SI
@@ -5363,8 +5346,8 @@ eight:
 	ADDQ    R9, R11
 	LEAQ    (DX)(DX*2), R12
 	ADDQ    R11, R12
-	VXORPS  Y1, Y1, Y1
-	VMOVUPS Y1, (AX)
+	VXORPS  Y3, Y3, Y3
+	VMOVUPS Y3, (AX)
 
 block:
 	PREFETCHT0     (R10)
@@ -5385,895 +5368,831 @@ block:
 	PREFETCHT0     960(R10)
 	PREFETCHT0     1024(R10)
 	ADDQ           $0x00000440, R10
-	VBROADCASTI128 (R9), Y1
-	VINSERTI128    $0x01, (R11)(DX*1), Y1, Y1
-	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
-	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
-	VPSRLW         $0x04, Y2, Y2
-	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
-	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
-	VPSRLW         $0x0e, Y1, Y1
-	VPSLLW         $0x04, Y1, Y1
-	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
-	VPOR           Y1, Y2, Y2
-	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
-	VPUNPCKLWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y3
-	VMOVDQU        Y3, (SP)
-	VPERMQ         $0xee, Y1, Y3
-	VMOVDQU        Y3, 64(SP)
-	VPUNPCKHWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y2
-	VMOVDQU        Y2, 32(SP)
-	VPERMQ         $0xee, Y1, Y2
-	VMOVDQU        Y2, 96(SP)
-	VMOVDQU        (SP), Y1
-	VMOVDQU        32(SP), Y2
-	VBROADCASTI128 8(R9), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y4
-	VPSHUFB        Y3, Y4, Y4
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y4, Y5
-	VMOVDQU        (SI), Y6
-	VPSIGNB        Y4, Y6, Y6
-	VPMADDUBSW     Y6, Y5, Y4
-	VPMADDWD       Y3, Y4, Y4
-	VBROADCASTI128 24(R9), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y3, Y5, Y5
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y5, Y6
-	VMOVDQU        32(SI), Y7
-	VPSIGNB        Y5, Y7, Y7
-	VPMADDUBSW     Y7, Y6, Y5
-	VPMADDWD       Y3, Y5, Y5
-	VPADDD         Y5, Y4, Y4
-	VBROADCASTI128 40(R9), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y3, Y5, Y5
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y5, Y6
-	VMOVDQU        64(SI), Y7
-	VPSIGNB        Y5, Y7, Y7
-	VPMADDUBSW     Y7, Y6, Y5
-	VPMADDWD       Y3, Y5, Y5
-	VPADDD         Y5, Y4, Y4
-	VBROADCASTI128 56(R9), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y3, Y5, Y5
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y5, Y3
-	VMOVDQU        96(SI), Y6
-	VPSIGNB        Y5, Y6, Y6
-	VPMADDUBSW     Y6, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y4, Y4
-	VBROADCASTI128 72(R9), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
-	VPABSB         Y3, Y5
-	VMOVDQU        128(SI), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPMADDUBSW     Y6, Y5, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y4, Y4
-	VBROADCASTI128 88(R9), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
-	VPABSB         Y3, Y5
-	VMOVDQU        160(SI), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPMADDUBSW     Y6, Y5, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y4, Y4
-	VBROADCASTI128 104(R9), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
-	VPABSB         Y3, Y5
-	VMOVDQU        192(SI), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPMADDUBSW     Y6, Y5, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y4, Y4
-	VBROADCASTI128 120(R9), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
-	VMOVDQU        224(SI), Y5
-	VPSIGNB        Y3, Y5, Y5
-	VPMADDUBSW     Y5, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y4, Y4
-	VMOVDQU        64(SP), Y1
-	VMOVDQU        96(SP), Y2
-	VBROADCASTI128 8(R11)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y5
-	VPSHUFB        Y3, Y5, Y5
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y5, Y6
-	VMOVDQU        (SI), Y7
-	VPSIGNB        Y5, Y7, Y7
-	VPMADDUBSW     Y7, Y6, Y5
-	VPMADDWD       Y3, Y5, Y5
-	VBROADCASTI128 24(R11)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0x55, Y1, Y3
+	VBROADCASTI128 (R9), Y3
+	VINSERTI128    $0x01, (R11)(DX*1), Y3, Y3
+	VPSHUFB        decode_x4Low<>+0(SB), Y3, Y4
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y4, Y4
+	VPSRLW         $0x04, Y4, Y4
+	VPSHUFB        decode_x4High<>+0(SB), Y3, Y3
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y3, Y3
+	VPSRLW         $0x0e, Y3, Y3
+	VPSLLW         $0x04, Y3, Y3
+	VPAND          decode_x4Mask<>+0(SB), Y4, Y4
+	VPOR           Y3, Y4, Y4
+	VPSUBW         decode_eachWord32<>+0(SB), Y4, Y4
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y5
+	VMOVDQU        Y5, (SP)
+	VPERMQ         $0xee, Y3, Y5
+	VMOVDQU        Y5, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VBROADCASTI128 8(R9), Y5
+	VPSRLVQ        Y1, Y5, Y5
+	VPAND          Y0, Y5, Y5
+	VPSHUFB        Y5, Y2, Y5
+	VPSHUFD        $0x00, Y3, Y6
+	VPABSB         Y5, Y7
+	VMOVDQU        (SI), Y8
+	VPSIGNB        Y5, Y8, Y8
+	VPMADDUBSW     Y8, Y7, Y5
+	VPMADDWD       Y6, Y5, Y5
+	VBROADCASTI128 24(R9), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFD        $0x55, Y3, Y7
+	VPABSB         Y6, Y8
+	VMOVDQU        32(SI), Y9
+	VPSIGNB        Y6, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 40(R9), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFD        $0xaa, Y3, Y7
+	VPABSB         Y6, Y8
+	VMOVDQU        64(SI), Y9
+	VPSIGNB        Y6, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y6
+	VPMADDWD       Y7, Y6, Y6
+	VPADDD         Y6, Y5, Y5
+	VBROADCASTI128 56(R9), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFD        $0xff, Y3, Y3
 	VPABSB         Y6, Y7
-	VMOVDQU        32(SI), Y8
+	VMOVDQU        96(SI), Y8
 	VPSIGNB        Y6, Y8, Y8
 	VPMADDUBSW     Y8, Y7, Y6
 	VPMADDWD       Y3, Y6, Y6
 	VPADDD         Y6, Y5, Y5
-	VBROADCASTI128 40(R11)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
+	VBROADCASTI128 72(R9), Y3
+	VPSRLVQ        Y1, Y3, Y3
 	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y6, Y7
-	VMOVDQU        64(SI), Y8
-	VPSIGNB        Y6, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VPADDD         Y6, Y5, Y5
-	VBROADCASTI128 56(R11)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y6, Y3
-	VMOVDQU        96(SI), Y7
-	VPSIGNB        Y6, Y7, Y7
-	VPMADDUBSW     Y7, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VBROADCASTI128 72(R11)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
-	VPABSB         Y3, Y6
-	VMOVDQU        128(SI), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPMADDUBSW     Y7, Y6, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VBROADCASTI128 88(R11)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
-	VPABSB         Y3, Y6
-	VMOVDQU        160(SI), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPMADDUBSW     Y7, Y6, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VBROADCASTI128 104(R11)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
-	VPABSB         Y3, Y6
-	VMOVDQU        192(SI), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPMADDUBSW     Y7, Y6, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y5, Y5
-	VBROADCASTI128 120(R11)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
-	VMOVDQU        224(SI), Y6
-	VPSIGNB        Y3, Y6, Y6
-	VPMADDUBSW     Y6, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y5, Y5
-	VBROADCASTI128 (R9)(DX*1), Y1
-	VINSERTI128    $0x01, (R11)(DX*2), Y1, Y1
-	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
-	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
-	VPSRLW         $0x04, Y2, Y2
-	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
-	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
-	VPSRLW         $0x0e, Y1, Y1
-	VPSLLW         $0x04, Y1, Y1
-	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
-	VPOR           Y1, Y2, Y2
-	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
-	VPUNPCKLWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y3
-	VMOVDQU        Y3, (SP)
-	VPERMQ         $0xee, Y1, Y3
-	VMOVDQU        Y3, 64(SP)
-	VPUNPCKHWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y2
-	VMOVDQU        Y2, 32(SP)
-	VPERMQ         $0xee, Y1, Y2
-	VMOVDQU        Y2, 96(SP)
-	VMOVDQU        (SP), Y1
-	VMOVDQU        32(SP), Y2
-	VBROADCASTI128 8(R9)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y6, Y7
-	VMOVDQU        (SI), Y8
-	VPSIGNB        Y6, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VBROADCASTI128 24(R9)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        32(SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VBROADCASTI128 40(R9)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        64(SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VBROADCASTI128 56(R9)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y7, Y3
-	VMOVDQU        96(SI), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 72(R9)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y6
 	VPABSB         Y3, Y7
 	VMOVDQU        128(SI), Y8
 	VPSIGNB        Y3, Y8, Y8
 	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 88(R9)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 88(R9), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y6
 	VPABSB         Y3, Y7
 	VMOVDQU        160(SI), Y8
 	VPSIGNB        Y3, Y8, Y8
 	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 104(R9)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 104(R9), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y6
 	VPABSB         Y3, Y7
 	VMOVDQU        192(SI), Y8
 	VPSIGNB        Y3, Y8, Y8
 	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 120(R9)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
+	VPMADDWD       Y6, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VBROADCASTI128 120(R9), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y6
 	VMOVDQU        224(SI), Y7
 	VPSIGNB        Y3, Y7, Y7
-	VPMADDUBSW     Y7, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y6, Y6
-	VPHADDD        Y6, Y4, Y4
-	VMOVDQU        64(SP), Y1
-	VMOVDQU        96(SP), Y2
-	VBROADCASTI128 8(R11)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y6, Y7
-	VMOVDQU        (SI), Y8
-	VPSIGNB        Y6, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VBROADCASTI128 24(R11)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        32(SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VBROADCASTI128 40(R11)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        64(SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VBROADCASTI128 56(R11)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y7, Y3
-	VMOVDQU        96(SI), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 72(R11)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
-	VPABSB         Y3, Y7
-	VMOVDQU        128(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 88(R11)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
-	VPABSB         Y3, Y7
-	VMOVDQU        160(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 104(R11)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
-	VPABSB         Y3, Y7
-	VMOVDQU        192(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 120(R11)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
-	VMOVDQU        224(SI), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPMADDUBSW     Y7, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y6, Y6
-	VPHADDD        Y6, Y5, Y5
-	VBROADCASTI128 (R9)(DX*2), Y1
-	VINSERTI128    $0x01, (R12), Y1, Y1
-	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
-	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
-	VPSRLW         $0x04, Y2, Y2
-	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
-	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
-	VPSRLW         $0x0e, Y1, Y1
-	VPSLLW         $0x04, Y1, Y1
-	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
-	VPOR           Y1, Y2, Y2
-	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
-	VPUNPCKLWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y3
-	VMOVDQU        Y3, (SP)
-	VPERMQ         $0xee, Y1, Y3
-	VMOVDQU        Y3, 64(SP)
-	VPUNPCKHWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y2
-	VMOVDQU        Y2, 32(SP)
-	VPERMQ         $0xee, Y1, Y2
-	VMOVDQU        Y2, 96(SP)
-	VMOVDQU        (SP), Y1
-	VMOVDQU        32(SP), Y2
-	VBROADCASTI128 8(R9)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y6, Y7
-	VMOVDQU        (SI), Y8
-	VPSIGNB        Y6, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VBROADCASTI128 24(R9)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        32(SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VBROADCASTI128 40(R9)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        64(SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VPADDD         Y7, Y6, Y6
-	VBROADCASTI128 56(R9)(DX*2), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y7, Y3
-	VMOVDQU        96(SI), Y8
-	VPSIGNB        Y7, Y8, Y8
-	VPMADDUBSW     Y8, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 72(R9)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
-	VPABSB         Y3, Y7
-	VMOVDQU        128(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 88(R9)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
-	VPABSB         Y3, Y7
-	VMOVDQU        160(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 104(R9)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
-	VPABSB         Y3, Y7
-	VMOVDQU        192(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y7, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 120(R9)(DX*2), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
-	VMOVDQU        224(SI), Y7
-	VPSIGNB        Y3, Y7, Y7
-	VPMADDUBSW     Y7, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y6, Y6
-	VMOVDQU        64(SP), Y1
-	VMOVDQU        96(SP), Y2
-	VBROADCASTI128 8(R12), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y7
-	VPSHUFB        Y3, Y7, Y7
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y7, Y8
-	VMOVDQU        (SI), Y9
-	VPSIGNB        Y7, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y7
-	VPMADDWD       Y3, Y7, Y7
-	VBROADCASTI128 24(R12), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y8, Y9
-	VMOVDQU        32(SI), Y10
-	VPSIGNB        Y8, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y8
-	VPMADDWD       Y3, Y8, Y8
-	VPADDD         Y8, Y7, Y7
-	VBROADCASTI128 40(R12), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y8, Y9
-	VMOVDQU        64(SI), Y10
-	VPSIGNB        Y8, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y8
-	VPMADDWD       Y3, Y8, Y8
-	VPADDD         Y8, Y7, Y7
-	VBROADCASTI128 56(R12), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y8, Y3
-	VMOVDQU        96(SI), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y7, Y7
-	VBROADCASTI128 72(R12), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
-	VPABSB         Y3, Y8
-	VMOVDQU        128(SI), Y9
-	VPSIGNB        Y3, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y7, Y7
-	VBROADCASTI128 88(R12), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
-	VPABSB         Y3, Y8
-	VMOVDQU        160(SI), Y9
-	VPSIGNB        Y3, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y7, Y7
-	VBROADCASTI128 104(R12), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
-	VPABSB         Y3, Y8
-	VMOVDQU        192(SI), Y9
-	VPSIGNB        Y3, Y9, Y9
-	VPMADDUBSW     Y9, Y8, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y7, Y7
-	VBROADCASTI128 120(R12), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
-	VMOVDQU        224(SI), Y8
-	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y7, Y7
-	VBROADCASTI128 (R11), Y1
-	VINSERTI128    $0x01, (R12)(DX*1), Y1, Y1
-	VPSHUFB        decode_x4Low<>+0(SB), Y1, Y2
-	VPMULLW        decode_x4TimesLow<>+0(SB), Y2, Y2
-	VPSRLW         $0x04, Y2, Y2
-	VPSHUFB        decode_x4High<>+0(SB), Y1, Y1
-	VPMULLW        decode_x4TimesHigh<>+0(SB), Y1, Y1
-	VPSRLW         $0x0e, Y1, Y1
-	VPSLLW         $0x04, Y1, Y1
-	VPAND          decode_x4Mask<>+0(SB), Y2, Y2
-	VPOR           Y1, Y2, Y2
-	VPSUBW         decode_eachWord32<>+0(SB), Y2, Y2
-	VPUNPCKLWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y3
-	VMOVDQU        Y3, (SP)
-	VPERMQ         $0xee, Y1, Y3
-	VMOVDQU        Y3, 64(SP)
-	VPUNPCKHWD     Y2, Y2, Y1
-	VPERMQ         $0x44, Y1, Y2
-	VMOVDQU        Y2, 32(SP)
-	VPERMQ         $0xee, Y1, Y2
-	VMOVDQU        Y2, 96(SP)
-	VMOVDQU        (SP), Y1
-	VMOVDQU        32(SP), Y2
-	VBROADCASTI128 8(R11), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0x00, Y1, Y3
-	VPABSB         Y8, Y9
-	VMOVDQU        (SI), Y10
-	VPSIGNB        Y8, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y8
-	VPMADDWD       Y3, Y8, Y8
-	VBROADCASTI128 24(R11), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y9
-	VPSHUFB        Y3, Y9, Y9
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y9, Y10
-	VMOVDQU        32(SI), Y11
-	VPSIGNB        Y9, Y11, Y11
-	VPMADDUBSW     Y11, Y10, Y9
-	VPMADDWD       Y3, Y9, Y9
-	VPADDD         Y9, Y8, Y8
-	VBROADCASTI128 40(R11), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y9
-	VPSHUFB        Y3, Y9, Y9
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y9, Y10
-	VMOVDQU        64(SI), Y11
-	VPSIGNB        Y9, Y11, Y11
-	VPMADDUBSW     Y11, Y10, Y9
-	VPMADDWD       Y3, Y9, Y9
-	VPADDD         Y9, Y8, Y8
-	VBROADCASTI128 56(R11), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y9
-	VPSHUFB        Y3, Y9, Y9
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y9, Y3
-	VMOVDQU        96(SI), Y10
-	VPSIGNB        Y9, Y10, Y10
-	VPMADDUBSW     Y10, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y8, Y8
-	VBROADCASTI128 72(R11), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
-	VPABSB         Y3, Y9
-	VMOVDQU        128(SI), Y10
-	VPSIGNB        Y3, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y8, Y8
-	VBROADCASTI128 88(R11), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
-	VPABSB         Y3, Y9
-	VMOVDQU        160(SI), Y10
-	VPSIGNB        Y3, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y8, Y8
-	VBROADCASTI128 104(R11), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
-	VPABSB         Y3, Y9
-	VMOVDQU        192(SI), Y10
-	VPSIGNB        Y3, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y8, Y8
-	VBROADCASTI128 120(R11), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
-	VMOVDQU        224(SI), Y9
-	VPSIGNB        Y3, Y9, Y9
-	VPMADDUBSW     Y9, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y8, Y8
-	VPHADDD        Y8, Y6, Y6
-	VPHADDD        Y6, Y4, Y4
-	VMOVDQU        64(SP), Y1
-	VMOVDQU        96(SP), Y2
-	VBROADCASTI128 8(R12)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y6
-	VPSHUFB        Y3, Y6, Y6
-	VPSHUFD        $0x00, Y1, Y3
+	VPMADDUBSW     Y7, Y6, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y5, Y5
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VBROADCASTI128 8(R11)(DX*1), Y6
+	VPSRLVQ        Y1, Y6, Y6
+	VPAND          Y0, Y6, Y6
+	VPSHUFB        Y6, Y2, Y6
+	VPSHUFD        $0x00, Y3, Y7
 	VPABSB         Y6, Y8
 	VMOVDQU        (SI), Y9
 	VPSIGNB        Y6, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y6
-	VPMADDWD       Y3, Y6, Y6
-	VBROADCASTI128 24(R12)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0x55, Y1, Y3
-	VPABSB         Y8, Y9
+	VPMADDWD       Y7, Y6, Y6
+	VBROADCASTI128 24(R11)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0x55, Y3, Y8
+	VPABSB         Y7, Y9
 	VMOVDQU        32(SI), Y10
-	VPSIGNB        Y8, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y8
-	VPMADDWD       Y3, Y8, Y8
-	VPADDD         Y8, Y6, Y6
-	VBROADCASTI128 40(R12)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0xaa, Y1, Y3
-	VPABSB         Y8, Y9
+	VPSIGNB        Y7, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 40(R11)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0xaa, Y3, Y8
+	VPABSB         Y7, Y9
 	VMOVDQU        64(SI), Y10
-	VPSIGNB        Y8, Y10, Y10
-	VPMADDUBSW     Y10, Y9, Y8
-	VPMADDWD       Y3, Y8, Y8
-	VPADDD         Y8, Y6, Y6
-	VBROADCASTI128 56(R12)(DX*1), Y3
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y3, Y3
-	VPAND          Y0, Y3, Y3
-	VMOVDQU        decode_iq4<>+0(SB), Y8
-	VPSHUFB        Y3, Y8, Y8
-	VPSHUFD        $0xff, Y1, Y1
-	VPABSB         Y8, Y3
+	VPSIGNB        Y7, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 56(R11)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y7, Y8
 	VMOVDQU        96(SI), Y9
-	VPSIGNB        Y8, Y9, Y9
-	VPMADDUBSW     Y9, Y3, Y3
-	VPMADDWD       Y1, Y3, Y3
-	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 72(R12)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x00, Y2, Y1
+	VPSIGNB        Y7, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y7
+	VPMADDWD       Y3, Y7, Y7
+	VPADDD         Y7, Y6, Y6
+	VBROADCASTI128 72(R11)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y7
 	VPABSB         Y3, Y8
 	VMOVDQU        128(SI), Y9
 	VPSIGNB        Y3, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y3
-	VPMADDWD       Y1, Y3, Y3
+	VPMADDWD       Y7, Y3, Y3
 	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 88(R12)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0x55, Y2, Y1
+	VBROADCASTI128 88(R11)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y7
 	VPABSB         Y3, Y8
 	VMOVDQU        160(SI), Y9
 	VPSIGNB        Y3, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y3
-	VPMADDWD       Y1, Y3, Y3
+	VPMADDWD       Y7, Y3, Y3
 	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 104(R12)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xaa, Y2, Y1
+	VBROADCASTI128 104(R11)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y7
 	VPABSB         Y3, Y8
 	VMOVDQU        192(SI), Y9
 	VPSIGNB        Y3, Y9, Y9
 	VPMADDUBSW     Y9, Y8, Y3
-	VPMADDWD       Y1, Y3, Y3
+	VPMADDWD       Y7, Y3, Y3
 	VPADDD         Y3, Y6, Y6
-	VBROADCASTI128 120(R12)(DX*1), Y1
-	VPSRLVQ        decode_lowHigh<>+0(SB), Y1, Y1
-	VPAND          Y0, Y1, Y1
-	VMOVDQU        decode_iq4<>+0(SB), Y3
-	VPSHUFB        Y1, Y3, Y3
-	VPSHUFD        $0xff, Y2, Y1
-	VPABSB         Y3, Y2
+	VBROADCASTI128 120(R11)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y7
 	VMOVDQU        224(SI), Y8
 	VPSIGNB        Y3, Y8, Y8
-	VPMADDUBSW     Y8, Y2, Y2
-	VPMADDWD       Y1, Y2, Y2
-	VPADDD         Y2, Y6, Y6
-	VPHADDD        Y6, Y7, Y7
+	VPMADDUBSW     Y8, Y7, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y6, Y6
+	VBROADCASTI128 (R9)(DX*1), Y3
+	VINSERTI128    $0x01, (R11)(DX*2), Y3, Y3
+	VPSHUFB        decode_x4Low<>+0(SB), Y3, Y4
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y4, Y4
+	VPSRLW         $0x04, Y4, Y4
+	VPSHUFB        decode_x4High<>+0(SB), Y3, Y3
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y3, Y3
+	VPSRLW         $0x0e, Y3, Y3
+	VPSLLW         $0x04, Y3, Y3
+	VPAND          decode_x4Mask<>+0(SB), Y4, Y4
+	VPOR           Y3, Y4, Y4
+	VPSUBW         decode_eachWord32<>+0(SB), Y4, Y4
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y7
+	VMOVDQU        Y7, (SP)
+	VPERMQ         $0xee, Y3, Y7
+	VMOVDQU        Y7, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VBROADCASTI128 8(R9)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0x00, Y3, Y8
+	VPABSB         Y7, Y9
+	VMOVDQU        (SI), Y10
+	VPSIGNB        Y7, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VBROADCASTI128 24(R9)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0x55, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        32(SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(R9)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0xaa, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        64(SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(R9)(DX*1), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        96(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 72(R9)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        128(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 88(R9)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        160(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 104(R9)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        192(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 120(R9)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y8
+	VMOVDQU        224(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y7, Y7
 	VPHADDD        Y7, Y5, Y5
-	VPERM2I128     $0x20, Y5, Y4, Y1
-	VPERM2I128     $0x31, Y5, Y4, Y2
-	VPADDD         Y2, Y1, Y1
-	VPXOR          X2, X2, X2
-	VPINSRW        $0x00, (R9), X2, X2
-	VPINSRW        $0x01, (R9)(DX*1), X2, X2
-	VPINSRW        $0x02, (R9)(DX*2), X2, X2
-	VPINSRW        $0x03, (R11), X2, X2
-	VPINSRW        $0x04, (R11)(DX*1), X2, X2
-	VPINSRW        $0x05, (R11)(DX*2), X2, X2
-	VPINSRW        $0x06, (R12), X2, X2
-	VPINSRW        $0x07, (R12)(DX*1), X2, X2
-	VCVTPH2PS      X2, Y2
-	VBROADCASTSS   48(DI), Y3
-	VCVTDQ2PS      Y1, Y1
-	VMULPS         Y3, Y2, Y2
-	VMULPS         Y2, Y1, Y1
-	VADDPS         (AX), Y1, Y1
-	VMOVUPS        Y1, (AX)
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VBROADCASTI128 8(R11)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0x00, Y3, Y8
+	VPABSB         Y7, Y9
+	VMOVDQU        (SI), Y10
+	VPSIGNB        Y7, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VBROADCASTI128 24(R11)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0x55, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        32(SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(R11)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0xaa, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        64(SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(R11)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        96(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 72(R11)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        128(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 88(R11)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        160(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 104(R11)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        192(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 120(R11)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y8
+	VMOVDQU        224(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VPHADDD        Y7, Y6, Y6
+	VBROADCASTI128 (R9)(DX*2), Y3
+	VINSERTI128    $0x01, (R12), Y3, Y3
+	VPSHUFB        decode_x4Low<>+0(SB), Y3, Y4
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y4, Y4
+	VPSRLW         $0x04, Y4, Y4
+	VPSHUFB        decode_x4High<>+0(SB), Y3, Y3
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y3, Y3
+	VPSRLW         $0x0e, Y3, Y3
+	VPSLLW         $0x04, Y3, Y3
+	VPAND          decode_x4Mask<>+0(SB), Y4, Y4
+	VPOR           Y3, Y4, Y4
+	VPSUBW         decode_eachWord32<>+0(SB), Y4, Y4
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y7
+	VMOVDQU        Y7, (SP)
+	VPERMQ         $0xee, Y3, Y7
+	VMOVDQU        Y7, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VBROADCASTI128 8(R9)(DX*2), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0x00, Y3, Y8
+	VPABSB         Y7, Y9
+	VMOVDQU        (SI), Y10
+	VPSIGNB        Y7, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y7
+	VPMADDWD       Y8, Y7, Y7
+	VBROADCASTI128 24(R9)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0x55, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        32(SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 40(R9)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0xaa, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        64(SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 56(R9)(DX*2), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y8, Y9
+	VMOVDQU        96(SI), Y10
+	VPSIGNB        Y8, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y8
+	VPMADDWD       Y3, Y8, Y8
+	VPADDD         Y8, Y7, Y7
+	VBROADCASTI128 72(R9)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        128(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 88(R9)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        160(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 104(R9)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y8
+	VPABSB         Y3, Y9
+	VMOVDQU        192(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y8, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 120(R9)(DX*2), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y8
+	VMOVDQU        224(SI), Y9
+	VPSIGNB        Y3, Y9, Y9
+	VPMADDUBSW     Y9, Y8, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VBROADCASTI128 8(R12), Y8
+	VPSRLVQ        Y1, Y8, Y8
+	VPAND          Y0, Y8, Y8
+	VPSHUFB        Y8, Y2, Y8
+	VPSHUFD        $0x00, Y3, Y9
+	VPABSB         Y8, Y10
+	VMOVDQU        (SI), Y11
+	VPSIGNB        Y8, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y8
+	VPMADDWD       Y9, Y8, Y8
+	VBROADCASTI128 24(R12), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0x55, Y3, Y10
+	VPABSB         Y9, Y11
+	VMOVDQU        32(SI), Y12
+	VPSIGNB        Y9, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 40(R12), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0xaa, Y3, Y10
+	VPABSB         Y9, Y11
+	VMOVDQU        64(SI), Y12
+	VPSIGNB        Y9, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 56(R12), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y9, Y10
+	VMOVDQU        96(SI), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y9
+	VPMADDWD       Y3, Y9, Y9
+	VPADDD         Y9, Y8, Y8
+	VBROADCASTI128 72(R12), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y9
+	VPABSB         Y3, Y10
+	VMOVDQU        128(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y9, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 88(R12), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y9
+	VPABSB         Y3, Y10
+	VMOVDQU        160(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y9, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 104(R12), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y9
+	VPABSB         Y3, Y10
+	VMOVDQU        192(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y9, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 120(R12), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y9
+	VMOVDQU        224(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y8, Y8
+	VBROADCASTI128 (R11), Y3
+	VINSERTI128    $0x01, (R12)(DX*1), Y3, Y3
+	VPSHUFB        decode_x4Low<>+0(SB), Y3, Y4
+	VPMULLW        decode_x4TimesLow<>+0(SB), Y4, Y4
+	VPSRLW         $0x04, Y4, Y4
+	VPSHUFB        decode_x4High<>+0(SB), Y3, Y3
+	VPMULLW        decode_x4TimesHigh<>+0(SB), Y3, Y3
+	VPSRLW         $0x0e, Y3, Y3
+	VPSLLW         $0x04, Y3, Y3
+	VPAND          decode_x4Mask<>+0(SB), Y4, Y4
+	VPOR           Y3, Y4, Y4
+	VPSUBW         decode_eachWord32<>+0(SB), Y4, Y4
+	VPUNPCKLWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y9
+	VMOVDQU        Y9, (SP)
+	VPERMQ         $0xee, Y3, Y9
+	VMOVDQU        Y9, 64(SP)
+	VPUNPCKHWD     Y4, Y4, Y3
+	VPERMQ         $0x44, Y3, Y4
+	VMOVDQU        Y4, 32(SP)
+	VPERMQ         $0xee, Y3, Y4
+	VMOVDQU        Y4, 96(SP)
+	VMOVDQU        (SP), Y3
+	VMOVDQU        32(SP), Y4
+	VBROADCASTI128 8(R11), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0x00, Y3, Y10
+	VPABSB         Y9, Y11
+	VMOVDQU        (SI), Y12
+	VPSIGNB        Y9, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VBROADCASTI128 24(R11), Y10
+	VPSRLVQ        Y1, Y10, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFB        Y10, Y2, Y10
+	VPSHUFD        $0x55, Y3, Y11
+	VPABSB         Y10, Y12
+	VMOVDQU        32(SI), Y13
+	VPSIGNB        Y10, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VBROADCASTI128 40(R11), Y10
+	VPSRLVQ        Y1, Y10, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFB        Y10, Y2, Y10
+	VPSHUFD        $0xaa, Y3, Y11
+	VPABSB         Y10, Y12
+	VMOVDQU        64(SI), Y13
+	VPSIGNB        Y10, Y13, Y13
+	VPMADDUBSW     Y13, Y12, Y10
+	VPMADDWD       Y11, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VBROADCASTI128 56(R11), Y10
+	VPSRLVQ        Y1, Y10, Y10
+	VPAND          Y0, Y10, Y10
+	VPSHUFB        Y10, Y2, Y10
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y10, Y11
+	VMOVDQU        96(SI), Y12
+	VPSIGNB        Y10, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y10
+	VPMADDWD       Y3, Y10, Y10
+	VPADDD         Y10, Y9, Y9
+	VBROADCASTI128 72(R11), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y10
+	VPABSB         Y3, Y11
+	VMOVDQU        128(SI), Y12
+	VPSIGNB        Y3, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y3
+	VPMADDWD       Y10, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 88(R11), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y10
+	VPABSB         Y3, Y11
+	VMOVDQU        160(SI), Y12
+	VPSIGNB        Y3, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y3
+	VPMADDWD       Y10, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 104(R11), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y10
+	VPABSB         Y3, Y11
+	VMOVDQU        192(SI), Y12
+	VPSIGNB        Y3, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y3
+	VPMADDWD       Y10, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VBROADCASTI128 120(R11), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y10
+	VMOVDQU        224(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y9, Y9
+	VPHADDD        Y9, Y7, Y7
+	VPHADDD        Y7, Y5, Y5
+	VMOVDQU        64(SP), Y3
+	VMOVDQU        96(SP), Y4
+	VBROADCASTI128 8(R12)(DX*1), Y7
+	VPSRLVQ        Y1, Y7, Y7
+	VPAND          Y0, Y7, Y7
+	VPSHUFB        Y7, Y2, Y7
+	VPSHUFD        $0x00, Y3, Y9
+	VPABSB         Y7, Y10
+	VMOVDQU        (SI), Y11
+	VPSIGNB        Y7, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y7
+	VPMADDWD       Y9, Y7, Y7
+	VBROADCASTI128 24(R12)(DX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0x55, Y3, Y10
+	VPABSB         Y9, Y11
+	VMOVDQU        32(SI), Y12
+	VPSIGNB        Y9, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y7, Y7
+	VBROADCASTI128 40(R12)(DX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0xaa, Y3, Y10
+	VPABSB         Y9, Y11
+	VMOVDQU        64(SI), Y12
+	VPSIGNB        Y9, Y12, Y12
+	VPMADDUBSW     Y12, Y11, Y9
+	VPMADDWD       Y10, Y9, Y9
+	VPADDD         Y9, Y7, Y7
+	VBROADCASTI128 56(R12)(DX*1), Y9
+	VPSRLVQ        Y1, Y9, Y9
+	VPAND          Y0, Y9, Y9
+	VPSHUFB        Y9, Y2, Y9
+	VPSHUFD        $0xff, Y3, Y3
+	VPABSB         Y9, Y10
+	VMOVDQU        96(SI), Y11
+	VPSIGNB        Y9, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y9
+	VPMADDWD       Y3, Y9, Y9
+	VPADDD         Y9, Y7, Y7
+	VBROADCASTI128 72(R12)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x00, Y4, Y9
+	VPABSB         Y3, Y10
+	VMOVDQU        128(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y9, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 88(R12)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0x55, Y4, Y9
+	VPABSB         Y3, Y10
+	VMOVDQU        160(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y9, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 104(R12)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xaa, Y4, Y9
+	VPABSB         Y3, Y10
+	VMOVDQU        192(SI), Y11
+	VPSIGNB        Y3, Y11, Y11
+	VPMADDUBSW     Y11, Y10, Y3
+	VPMADDWD       Y9, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VBROADCASTI128 120(R12)(DX*1), Y3
+	VPSRLVQ        Y1, Y3, Y3
+	VPAND          Y0, Y3, Y3
+	VPSHUFB        Y3, Y2, Y3
+	VPSHUFD        $0xff, Y4, Y4
+	VPABSB         Y3, Y9
+	VMOVDQU        224(SI), Y10
+	VPSIGNB        Y3, Y10, Y10
+	VPMADDUBSW     Y10, Y9, Y3
+	VPMADDWD       Y4, Y3, Y3
+	VPADDD         Y3, Y7, Y7
+	VPHADDD        Y7, Y8, Y8
+	VPHADDD        Y8, Y6, Y6
+	VPERM2I128     $0x20, Y6, Y5, Y3
+	VPERM2I128     $0x31, Y6, Y5, Y4
+	VPADDD         Y4, Y3, Y3
+	VPXOR          X4, X4, X4
+	VPINSRW        $0x00, (R9), X4, X4
+	VPINSRW        $0x01, (R9)(DX*1), X4, X4
+	VPINSRW        $0x02, (R9)(DX*2), X4, X4
+	VPINSRW        $0x03, (R11), X4, X4
+	VPINSRW        $0x04, (R11)(DX*1), X4, X4
+	VPINSRW        $0x05, (R11)(DX*2), X4, X4
+	VPINSRW        $0x06, (R12), X4, X4
+	VPINSRW        $0x07, (R12)(DX*1), X4, X4
+	VCVTPH2PS      X4, Y4
+	VBROADCASTSS   48(DI), Y5
+	VCVTDQ2PS      Y3, Y3
+	VMULPS         Y5, Y4, Y4
+	VMULPS         Y4, Y3, Y3
+	VADDPS         (AX), Y3, Y3
+	VMOVUPS        Y3, (AX)
 	ADDQ           $+136, R9
 	ADDQ           $+136, R11
 	ADDQ           $+136, R12

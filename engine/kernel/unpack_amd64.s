@@ -138,17 +138,17 @@ block:
 	VZEROUPPER
 	RET
 
-DATA unpack_spread<>+0(SB)/8, $0x0000000000000000
-DATA unpack_spread<>+8(SB)/8, $0x0101010101010101
-DATA unpack_spread<>+16(SB)/8, $0x0202020202020202
-DATA unpack_spread<>+24(SB)/8, $0x0303030303030303
-GLOBL unpack_spread<>(SB), RODATA|NOPTR, $32
-
 DATA unpack_bits<>+0(SB)/8, $0x8040201008040201
 DATA unpack_bits<>+8(SB)/8, $0x8040201008040201
 DATA unpack_bits<>+16(SB)/8, $0x8040201008040201
 DATA unpack_bits<>+24(SB)/8, $0x8040201008040201
 GLOBL unpack_bits<>(SB), RODATA|NOPTR, $32
+
+DATA unpack_spread<>+0(SB)/8, $0x0000000000000000
+DATA unpack_spread<>+8(SB)/8, $0x0101010101010101
+DATA unpack_spread<>+16(SB)/8, $0x0202020202020202
+DATA unpack_spread<>+24(SB)/8, $0x0303030303030303
+GLOBL unpack_spread<>(SB), RODATA|NOPTR, $32
 
 DATA unpack_bytes10<>+0(SB)/8, $0x1010101010101010
 DATA unpack_bytes10<>+8(SB)/8, $0x1010101010101010

@@ -31,14 +31,18 @@ type dotter struct {
 }
 
 // products returns, in 8 lanes, sums of four products each of weight codes with the 32 activation codes at x.
-func (d dotter) products(codes reg.VecVirtual, x Mem, scale reg.VecVirtual) reg.VecVirtual {
+func (d dotter) products(codes reg.VecVirtual, x Op, scale reg.VecVirtual) reg.VecVirtual {
 	t := YMM()
 	if d.format.signed {
 		// The unsigned operand must be the magnitude; activation codes take over the sign.
 		magnitude, xs := YMM(), YMM()
 		VPABSB(codes, magnitude)
-		VMOVDQU(x, xs)
-		VPSIGNB(codes, xs, xs)
+		v, held := x.(reg.VecVirtual)
+		if !held {
+			v = xs
+			VMOVDQU(x, v)
+		}
+		VPSIGNB(codes, v, xs)
 		VPMADDUBSW(xs, magnitude, t)
 	} else {
 		VPMADDUBSW(x, codes, t)
@@ -58,16 +62,21 @@ func dotEight(f blockFormat) {
 	total := YMM()
 	zero(total)
 	d := dotter{f, avx2.fill("words1", 0x00010001)}
+	held := hold(map[string][]Mem{
+		"Q4_0": {bytes(15), lowHigh()}, "Q4_1": {bytes(15), lowHigh()}, "IQ4_NL": {bytes(15), lowHigh(), iq4Points()},
+		"Q5_0": {bytes(15), lowHigh(), spread(), bitOfByte()}, "Q5_1": {bytes(15), lowHigh(), spread(), bitOfByte()},
+	}[f.name]...)
 	loop("block", blocks, 1, func() {
 		for off := 0; off < 8*f.bytes; off += 64 {
 			PREFETCHT0(Mem{Base: ahead, Disp: off})
 		}
 		ADDQ(U32(8*f.bytes), ahead)
-		halves := newHalfColumn(f.minima)
+		halves, xs := newHalfColumn(f.minima), YMM()
+		VMOVDQU(Mem{Base: x}, xs)
 		row := func(r int) (sums reg.VecVirtual) {
-			u := &unpacker{src: wr.at(r, 0), raw: true}
+			u := &unpacker{src: wr.at(r, 0), raw: true, held: held}
 			u.scale = func(off int) { halves.insert(r, u.at(off)) }
-			u.emit = func(_ int, codes reg.VecVirtual) { sums = d.products(codes, Mem{Base: x}, d.ones) }
+			u.emit = func(_ int, codes reg.VecVirtual) { sums = d.products(codes, xs, d.ones) }
 			f.unpack(u)
 			return sums
 		}

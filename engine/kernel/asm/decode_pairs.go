@@ -12,9 +12,9 @@ import (
 // out for two rows at once, r and r+4, so that sums over rows come out in their order. Scales go through memory for want of registers.
 type pairDecoder struct {
 	blockFormat
-	rows  rows
-	memo  Mem // scales of a pair
-	masks map[byte]reg.VecVirtual
+	rows rows
+	memo Mem // scales of a pair
+	held map[Mem]reg.VecVirtual
 }
 
 func (d *pairDecoder) kernel() {
@@ -22,11 +22,10 @@ func (d *pairDecoder) kernel() {
 		"dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.")
 	d.memo = AllocLocal(128)
 	dst, from, stride, eights := arg("dst"), arg("w"), arg("stride"), arg("eights")
-	d.masks = map[byte]reg.VecVirtual{}
-	for _, b := range map[string][]byte{"Q2_K": {3}, "Q3_K": {3, 4}, "Q4_K": {15}, "Q5_K": {15, 16}, "Q6_K": {15, 0x30}, "IQ4_XS": {15}}[d.name] {
-		d.masks[b] = YMM()
-		VMOVDQU(bytes(b), d.masks[b])
-	}
+	d.held = hold(map[string][]Mem{
+		"Q2_K": {bytes(3)}, "Q3_K": {bytes(3), bytes(4)}, "Q4_K": {bytes(15)}, "Q5_K": {bytes(15), bytes(16)}, "Q6_K": {bytes(15), bytes(0x30)},
+		"IQ4_XS": {bytes(15), lowHigh(), iq4Points()},
+	}[d.name]...)
 	Label("eight")
 	x, side, blocks := arg("x"), arg("side"), arg("blocks")
 	first, next := GP64(), GP64()
@@ -175,7 +174,7 @@ func (d *pairDecoder) row(r, kept int, x reg.GPVirtual) reg.VecVirtual {
 	}
 	var sum reg.VecVirtual
 	product := dotter{format: d.blockFormat}
-	u := &unpacker{src: d.rows.at(r, 0), raw: true, masks: d.masks}
+	u := &unpacker{src: d.rows.at(r, 0), raw: true, held: d.held}
 	u.emit = func(at int, codes reg.VecVirtual) {
 		j, scale := at/32, YMM()
 		VPSHUFD(Imm(uint64(j%4*0x55)), scales[j/4], scale)

@@ -46,7 +46,7 @@ type unpacker struct {
 	src Mem  // address of the block
 	raw bool // leave the format's offset in the codes
 
-	masks map[byte]reg.VecVirtual // those that stay in registers
+	held map[Mem]reg.VecVirtual // constants that stay in registers
 
 	scale  func(off int)                                    // simple formats: d (and m behind it) are at off
 	super  func(off int)                                    // K formats: the same
@@ -152,15 +152,26 @@ func shifted(v reg.VecVirtual, n int) reg.VecVirtual {
 // field takes bits of v: shifted as shifted does, masked.
 func (u *unpacker) field(v reg.VecVirtual, shift int, mask byte) reg.VecVirtual {
 	out := YMM()
-	VPAND(u.mask(mask), shifted(v, shift), out)
+	VPAND(u.constant(bytes(mask)), shifted(v, shift), out)
 	return out
 }
 
-func (u *unpacker) mask(b byte) Op {
-	if v := u.masks[b]; v != nil {
+// constant is where an instruction finds one.
+func (u *unpacker) constant(m Mem) Op {
+	if v := u.held[m]; v != nil {
 		return v
 	}
-	return bytes(b)
+	return m
+}
+
+// hold loads constants.
+func hold(constants ...Mem) map[Mem]reg.VecVirtual {
+	held := map[Mem]reg.VecVirtual{}
+	for _, m := range constants {
+		held[m] = YMM()
+		VMOVDQU(m, held[m])
+	}
+	return held
 }
 
 func or(a, b reg.VecVirtual) reg.VecVirtual {
@@ -182,10 +193,13 @@ func (u *unpacker) less(v reg.VecVirtual, n byte) reg.VecVirtual {
 func (u *unpacker) nibbles(off int) reg.VecVirtual {
 	v, out := YMM(), YMM()
 	VBROADCASTI128(u.at(off), v)
-	VPSRLVQ(table("lowHigh", []uint64{0, 0, 4, 4}), v, v)
-	VPAND(u.mask(15), v, out)
+	VPSRLVQ(u.constant(lowHigh()), v, v)
+	VPAND(u.constant(bytes(15)), v, out)
 	return out
 }
+
+// lowHigh shifts the upper 16 bytes by four bits.
+func lowHigh() Mem { return table("lowHigh", []uint64{0, 0, 4, 4}) }
 
 // table places 32 bytes in the read-only data.
 func table(name string, words []uint64) Mem {
@@ -202,22 +216,41 @@ func table(name string, words []uint64) Mem {
 
 // fifthBits adds 16 where the bit of an element is set: each byte gets the byte its bit is in and tests that bit.
 func (u *unpacker) fifthBits(codes reg.VecVirtual, off int) reg.VecVirtual {
-	v, bit := YMM(), YMM()
+	v, bit := YMM(), u.held[bitOfByte()]
 	VPBROADCASTD(u.at(off), v)
-	VPSHUFB(table("spread", []uint64{0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303}), v, v)
-	VMOVDQU(table("bits", []uint64{0x8040201008040201, 0x8040201008040201, 0x8040201008040201, 0x8040201008040201}), bit)
+	VPSHUFB(u.constant(spread()), v, v)
+	if bit == nil {
+		bit = YMM()
+		VMOVDQU(bitOfByte(), bit)
+	}
 	VPAND(bit, v, v)
 	VPCMPEQB(bit, v, v)
-	VPAND(bytes(16), v, v)
+	VPAND(u.constant(bytes(16)), v, v)
 	return or(v, codes)
+}
+
+func spread() Mem {
+	return table("spread", []uint64{0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303})
+}
+
+func bitOfByte() Mem {
+	const b = 0x8040201008040201
+	return table("bits", []uint64{b, b, b, b})
 }
 
 // iq4 replaces indices by the reconstruction points.
 func (u *unpacker) iq4(index reg.VecVirtual) reg.VecVirtual {
-	v := YMM()
-	VMOVDQU(table("iq4", []uint64{0xf6eaddcfbfad9881, 0x7159453526190d01, 0xf6eaddcfbfad9881, 0x7159453526190d01}), v)
-	VPSHUFB(index, v, v)
+	v, points := YMM(), u.held[iq4Points()]
+	if points == nil {
+		points = v
+		VMOVDQU(iq4Points(), points)
+	}
+	VPSHUFB(index, points, v)
 	return v
+}
+
+func iq4Points() Mem {
+	return table("iq4", []uint64{0xf6eaddcfbfad9881, 0x7159453526190d01, 0xf6eaddcfbfad9881, 0x7159453526190d01})
 }
 
 // words32 is 16 words of 32, the offset of signed 6-bit scales.
