@@ -16,20 +16,6 @@ func Taps(x []float32, strideX int, weights []float32, strideWeights, n int) flo
 	return addRest(0, x, strideX, weights, strideWeights, n)
 }
 
-// addRest adds n products to sum, one after the other: the plain loop of a C program. GCC multiplies four at a time in a vector
-// before it adds them, and fuses those that are left over.
-func addRest(sum float32, a []float32, strideA int, b []float32, strideB, n int) float32 {
-	for i := range n {
-		x, y := a[i*strideA], b[i*strideB]
-		if i < n/4*4 {
-			sum += float32(x * y)
-		} else {
-			sum = fma(x, y, sum)
-		}
-	}
-	return sum
-}
-
 // DeltaToken advances a gated delta rule by a token: state [len(k)][len(v)] decays, learns beta (v - state k) where k points, and
 // gives out = scale state q. len(v) is at most 32. Both products with the state are Dot32.
 func DeltaToken(state, q, k, v, out []float32, decay, beta, scale float32) {

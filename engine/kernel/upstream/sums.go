@@ -39,11 +39,7 @@ func Sums32(a, b []float32) [8]float32 {
 // EndDot32 adds what Sums32 leaves: its eight sums, and one by one the elements that do not fill 32. EndDotF16 is for numbers
 // of half precision and EndDotBF16 for bfloat16, whose last additions are others.
 func EndDot32(sums *[8]float32, a, b []float32) float32 {
-	total := sumPairs(sums)
-	for i, v := range a {
-		total = fma(v, b[i], total)
-	}
-	return total
+	return addRest(sumPairs(sums), a, 1, b, 1, len(a))
 }
 
 func EndDotF16(sums *[8]float32, a, b []float32) float32 {
@@ -52,6 +48,20 @@ func EndDotF16(sums *[8]float32, a, b []float32) float32 {
 
 func EndDotBF16(sums *[8]float32, a, b []float32) float32 {
 	return addProducts(sumAcross(sums), a, b)
+}
+
+// addRest adds n products to sum, one after the other: the plain loop of a C program. GCC multiplies four at a time in a vector
+// before it adds them, and fuses those that are left over.
+func addRest(sum float32, a []float32, strideA int, b []float32, strideB, n int) float32 {
+	for i := range n {
+		x, y := a[i*strideA], b[i*strideB]
+		if i < n/4*4 {
+			sum += float32(x * y)
+		} else {
+			sum = fma(x, y, sum)
+		}
+	}
+	return sum
 }
 
 // addProducts adds float32 products in float64.
