@@ -23,4 +23,7 @@
 //   - attention: cells are taken in chunks of 256 by cell number; within a chunk scores and values accumulate one
 //     element after another; chunks are merged in order with the running maximum of the logits (online softmax).
 //   - delta rule: sums run over the key elements in 32 partial sums as in upstream.Dot32, token after token.
+//
+// The kernel set "upstream" adds up in upstream's order throughout, for results that are upstream's to the last bit. There a row
+// depends on the size of its batch, because upstream multiplies single rows, fours and larger batches by different routines.
 package kernel

@@ -84,7 +84,7 @@ func dotCodedCells(dst []float32, codes []int8, side []blockSide, k *KVRows, hea
 	format, size := formatOf(k.Type), k.Type.RowBytes(len(codes))
 	for i := range dst {
 		format.unpack(row, k.head(cell+i, head, size))
-		dst[i] = blocksInLanes(row, codes, side)
+		dst[i] = sumBlocks(blocksInLanes, row, codes, side)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 //go:generate go run ./asm -group decode -out decode_amd64.s -stubs decode_amd64.go -pkg kernel
 //go:generate go run ./asm -group rope -out rope_amd64.s -stubs rope_amd64.go -pkg kernel
 //go:generate go run ./asm -group ordered -out ordered_amd64.s -stubs ordered_amd64.go -pkg kernel
+//go:generate go run ./asm -group upstream -out upstream_amd64.s -stubs upstream_amd64.go -pkg kernel
 //go:generate go run ./asm -group wait -out wait_amd64.s -stubs wait_amd64.go -pkg kernel
 //go:generate go run ./asm -group delta -out delta_amd64.s -stubs delta_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel
@@ -29,6 +30,9 @@ type kernels struct {
 
 	// floatPanel and quantPanel compute the outputs of weight rows [from, to) of a product.
 	floatPanel, quantPanel func(m *product, s *scratch, from, to int)
+
+	// upstreamQuantPanel is quantPanel with blocks added up in upstream's order.
+	upstreamQuantPanel func(m *product, s *scratch, from, to int)
 
 	// dot32 is the product of two rows of numbers of type t, widened, in the order of upstream's products of single rows.
 	dot32 func(t gguf.Type, a, b []float32) float32
@@ -151,5 +155,7 @@ func generic() kernels {
 		silu: silu, siluMul: siluMul, geluMul: geluMul, expSum: expSum,
 		roundF16: roundF16, roundBF16: roundBF16, narrowF16: narrowF16,
 		quantiseBlocks: quantiseBlocks, quantiseSupers: quantiseSupers, storeQ8_0: storeQ8_0,
+
+		upstreamQuantPanel: quantPanelUpstream,
 	}
 }

@@ -42,6 +42,7 @@ func avx2() kernels {
 	i := integerTilesAVX2()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
 	k.dot32 = dot32OnAVX2
+	k.upstreamQuantPanel = upstreamTilesAVX2().panel
 	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
 	k.squares = squaresOnAVX2
 	k.add, k.mul = unary(addAVX2, add), unary(mulAVX2, mul)
@@ -77,6 +78,7 @@ func avx512() kernels {
 	}
 	i := integerTilesAVX512()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
+	k.upstreamQuantPanel = upstreamTilesAVX512().panel
 	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
 	k.squares = squaresOnAVX512
 	k.add, k.mul = unary(addAVX512, add), unary(mulAVX512, mul)

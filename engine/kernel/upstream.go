@@ -12,7 +12,7 @@ func inUpstreamsOrder(k kernels) kernels {
 	k.attend = func(p *Pool, a *Attention) { p.flash.run(p, a) }
 	k.name = "upstream"
 	k.floatPanel = singleRowsIn32(&k)
-	k.quantPanel = quantPanelUpstream
+	k.quantPanel = k.upstreamQuantPanel
 	k.squares = squaresOneByOne
 	k.singles = true
 	return k

@@ -95,3 +95,43 @@ func inBits(x []float32) string {
 	}
 	return b.String()
 }
+
+func TestProductKernelsInUpstreamsOrderAgreeWithGeneric(t *testing.T) {
+	g := inUpstreamsOrder(generic())
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		ordered := inUpstreamsOrder(*k)
+		r := rand.New(rand.NewPCG(61, 62))
+		for _, typ := range weightTypes {
+			if isFloat(typ) {
+				continue
+			}
+			for _, shape := range [][3]int{{1, 256, 1}, {33, 512, 1}, {8, 768, 2}, {16, 256, 3}, {40, 2304, 4}, {32, 512, 90}, {70, 256, 17}} {
+				rows, cols, n := shape[0], shape[1], shape[2]
+				for _, w := range []*Matrix{randomMatrix(r, typ, rows, cols), extremeMatrix(r, typ, rows, cols)} {
+					x := extremes(r, n*cols)
+					same(t, fmt.Sprintf("%v %v", typ, shape), multipliedBy(&ordered, w, x, n), multipliedBy(&g, w, x, n))
+				}
+			}
+		}
+	})
+}
+
+func TestProductsInUpstreamsOrderAllocateNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(63, 64))
+	k := inUpstreamsOrder(best())
+	for _, n := range []int{1, 20} {
+		for _, typ := range weightTypes {
+			p, in := NewPool(1), NewInput()
+			p.kernels = &k
+			w, x, dst := randomMatrix(r, typ, 40, 512), random(r, n*512), make([]float32, n*40)
+			call := func() {
+				in.Set(p, x, n, 512)
+				p.MatMul(dst, w, in)
+			}
+			if a := testing.AllocsPerRun(5, call); a != 0 {
+				t.Errorf("%v, %d rows: %v allocations per call, want 0", typ, n, a)
+			}
+			p.Close()
+		}
+	}
+}

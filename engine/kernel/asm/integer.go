@@ -41,23 +41,34 @@ func integer() {
 			}
 		}
 	}
-	interleave()
+	interleave("interleaveAVX512", true)
 }
 
-// interleave transposes groups of four codes and raises the codes by 128.
-func interleave() {
+// interleave transposes groups of four codes and may raise the codes by 128.
+func interleave(name string, raised bool) {
 	w := avx512
 	n := w.lanes()
-	begin("interleaveAVX512", "func(dst *int8, strideDst int, src *int8, strideSrc int, n int)",
-		"dst [n/4][16][4] = src [16][n] + 128 by groups of four; strides in bytes; n is a positive multiple of 64.")
+	formula := "src [16][n]"
+	if raised {
+		formula += " + 128"
+	}
+	begin(name, "func(dst *int8, strideDst int, src *int8, strideSrc int, n int)",
+		"dst [n/4][16][4] = "+formula+" by groups of four; strides in bytes; n is a positive multiple of 64.")
 	dst, strideDst, src, strideSrc, left := arg("dst"), arg("strideDst"), arg("src"), arg("strideSrc"), arg("n")
-	raise := w.fill("raise", 0x80808080)
+	var raise reg.VecVirtual
+	if raised {
+		raise = w.fill("raise", 0x80808080)
+	}
 	loop("next", left, 4*n, func() {
 		row := GP64()
 		MOVQ(src, row)
 		v := w.vectors(n)
 		for i := range v {
-			VPXORD(Mem{Base: row}, raise, v[i])
+			if raised {
+				VPXORD(Mem{Base: row}, raise, v[i])
+			} else {
+				VMOVDQU32(Mem{Base: row}, v[i])
+			}
 			if i+1 < n {
 				ADDQ(strideSrc, row)
 			}

@@ -30,12 +30,11 @@ func Fours(w, x []int8) (sums [8]int32) {
 	return sums
 }
 
-// ScaledFours adds up Fours of eight times 32 elements, with an integer scale for each 16 of them. The codes of the weights
-// are raised by a constant before.
-func ScaledFours(w, x []int8, scales *[16]int16, raise int32) (sums [8]int32) {
+// ScaledFours adds up Fours of eight times 32 elements, with an integer scale for each 16 of them.
+func ScaledFours(w, x []int8, scales *[16]int16) (sums [8]int32) {
 	w, x = w[:256], x[:256]
 	for i, v := range w {
-		sums[i%32/4] += int32(scales[i/16]) * (int32(v) + raise) * int32(x[i])
+		sums[i%32/4] += int32(scales[i/16]) * int32(v) * int32(x[i])
 	}
 	return sums
 }
