@@ -89,9 +89,13 @@ func dotCodedCells(dst []float32, codes []int8, side []blockSide, k *KVRows, hea
 }
 
 // addHalves adds weights[i] * v[i] to sums, v [len(weights)][len(sums)], and rounds the sums to half precision each time.
-func addHalves(sums, weights, v []float32) {
-	for i := range weights {
-		upstream.MultiplyAdd(sums, weights[i:i+1], v[i*len(sums):], 0)
+func addHalves(sums, weights, v []float32) { addHalfColumns(sums, weights, v, 0) }
+
+// addHalfColumns is addHalves for the columns from the given one on.
+func addHalfColumns(sums, weights, v []float32, from int) {
+	n, sums := len(sums), sums[from:]
+	for i, weight := range weights {
+		upstream.AddScaled(sums, v[i*n+from:(i+1)*n], weight)
 		roundF16(sums, sums)
 	}
 }

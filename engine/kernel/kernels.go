@@ -19,6 +19,7 @@ import (
 //go:generate go run ./asm -group rope -out rope_amd64.s -stubs rope_amd64.go -pkg kernel
 //go:generate go run ./asm -group ordered -out ordered_amd64.s -stubs ordered_amd64.go -pkg kernel
 //go:generate go run ./asm -group upstream -out upstream_amd64.s -stubs upstream_amd64.go -pkg kernel
+//go:generate go run ./asm -group flash -out flash_amd64.s -stubs flash_amd64.go -pkg kernel
 //go:generate go run ./asm -group wait -out wait_amd64.s -stubs wait_amd64.go -pkg kernel
 //go:generate go run ./asm -group delta -out delta_amd64.s -stubs delta_amd64.go -pkg kernel
 //go:generate go run ./asm -group quantise -out quantise_amd64.s -stubs quantise_amd64.go -pkg kernel

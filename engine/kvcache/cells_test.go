@@ -90,6 +90,23 @@ func TestWindowHidesOldPositions(t *testing.T) {
 		000xxx00`)
 }
 
+func TestUpstreamLooksAtCellsInSteps(t *testing.T) {
+	m := tiny(t, 600, 0, 2)
+	for _, c := range []struct{ tokens, want int }{{1, 256}, {255, 256}, {1, 512}, {255, 512}, {88, 600}} {
+		place(t, m, m.Last(0)+1, c.tokens, 0)
+		if got := m.Store(0).Looked(); got != c.want {
+			t.Errorf("after %d positions: %d cells, want %d", m.Last(0)+1, got, c.want)
+		}
+	}
+	if err := m.Remove(0, 300, -1); err != nil {
+		t.Fatal(err)
+	}
+	place(t, m, 0, 1, 1)
+	if got := m.Store(0).Looked(); got != 512 {
+		t.Errorf("after a removal: %d cells, want 512", got)
+	}
+}
+
 func TestSequencesDoNotSeeEachOther(t *testing.T) {
 	m := tiny(t, 8, 0, 2)
 	place(t, m, 0, 2, 0)

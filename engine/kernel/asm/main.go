@@ -18,10 +18,10 @@ import (
 var group string
 
 func main() {
-	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, unpack, integer, decode, delta, rope, ordered, upstream or wait")
+	flag.StringVar(&group, "group", "", "what to generate: float, attention, elementwise, quantise, unpack, integer, decode, delta, rope, ordered, upstream, flash or wait")
 	flag.Parse()
 	groups := map[string]func(){
-		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer, "decode": decode, "delta": delta, "rope": rope, "ordered": ordered, "upstream": ofUpstream, "wait": wait,
+		"float": float, "attention": attention, "elementwise": elementwise, "quantise": quantise, "unpack": unpack, "integer": integer, "decode": decode, "delta": delta, "rope": rope, "ordered": ordered, "upstream": ofUpstream, "flash": flash, "wait": wait,
 	}
 	generate, ok := groups[group]
 	if !ok {
