@@ -85,12 +85,6 @@ func sumPairs(s *[8]float32) float32 {
 	return (x0 + x1) + (x2 + x3)
 }
 
-// sumOf32 adds 32 partial sums.
-func sumOf32(s *[32]float32) float32 {
-	v := foldTo8(s)
-	return sumPairs(&v)
-}
-
 // foldTo8 adds four vectors of eight, first to third and second to fourth, and then those two.
 func foldTo8(s *[32]float32) (v [8]float32) {
 	for l := range v {
