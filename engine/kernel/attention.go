@@ -269,12 +269,14 @@ func blank(s []float32) {
 	}
 }
 
-// loadKeys writes the keys of a group of cells from cell on, transposed, and zeros where cells are missing.
+// loadKeys writes the keys of a group of cells from cell on, transposed. It goes on to a whole number of vectors while there
+// are cells, for speed. What lies in the other columns is anything: their scores are hidden.
 func (t *attention) loadKeys(b *attentionTile, head, cell, cells int) {
-	t.keys(b.k, groupCells, &t.K, head, cell, cells, t.DimK, b.few)
-	for d := range t.DimK {
-		clear(b.k[d*groupCells+cells : (d+1)*groupCells])
+	whole := (cells + lanes - 1) / lanes * lanes
+	if there := len(t.K.Data)/t.K.Stride - cell; whole <= there {
+		cells = whole
 	}
+	t.keys(b.k, groupCells, &t.K, head, cell, cells, t.DimK, b.few)
 }
 
 // merge adds a chunk to the running softmax: both sides are scaled to their common maximum.
