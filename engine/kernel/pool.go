@@ -70,6 +70,9 @@ func NewPool(threads int) *Pool {
 // Threads returns the number of workers, the calling goroutine included.
 func (p *Pool) Threads() int { return len(p.scratch) }
 
+// SumsDependOnBatch reports whether the result of a row depends on how many rows are computed with it, as in upstream.
+func (p *Pool) SumsDependOnBatch() bool { return p.kernels.singles }
+
 // Close ends the workers. The pool must be idle, and must not be used again.
 func (p *Pool) Close() {
 	if p.closed.Swap(true) {

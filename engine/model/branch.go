@@ -36,17 +36,18 @@ func (p *Pass) branch(i int, norm []float32, mixing func(layer int)) {
 		p.variants.branch(i, norm, mixing)
 		return
 	}
-	dropped := p.mask.Has(i)
-	if dropped && p.surrogates[i] == nil {
-		return
+	if dropped := p.mask.Has(i); !dropped || p.surrogates[i] != nil {
+		p.norm(p.h, p.x, norm)
+		if dropped {
+			p.surrogate(p.surrogates[i])
+		} else {
+			mixing(i)
+		}
+		p.add(p.x, p.y)
 	}
-	p.norm(p.h, p.x, norm)
-	if dropped {
-		p.surrogate(p.surrogates[i])
-	} else {
-		mixing(i)
+	if i == len(p.config.Layers)-1 && p.pool.SumsDependOnBatch() {
+		p.narrow() // here upstream does
 	}
-	p.add(p.x, p.y)
 }
 
 // surrogate computes y from h.

@@ -237,9 +237,17 @@ func (p *Pass) store(layer int, k, v *rows) {
 func (p *Pass) follow(r ...*rows) { p.followers = append(p.followers, r...) }
 
 // stored is to be called when layer has stored what it stores. After the last layer that stores anything, the residual
-// stream, what follows it and also are narrowed to the rows that lead to logits.
+// stream, what follows it and also are narrowed to the rows that lead to logits; later where results depend on how many rows
+// an operation has.
 func (p *Pass) stored(layer int, also ...*rows) {
-	if layer != p.lastStore || len(p.outputs) == len(p.live) {
+	if layer == p.lastStore && !p.pool.SumsDependOnBatch() {
+		p.narrow(also...)
+	}
+}
+
+// narrow keeps of the residual stream, what follows it and also the rows that lead to logits.
+func (p *Pass) narrow(also ...*rows) {
+	if len(p.outputs) == len(p.live) {
 		return
 	}
 	for _, r := range p.followers {
