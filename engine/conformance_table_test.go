@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"attnbudget/engine/kernel"
@@ -22,16 +21,16 @@ func TestConformanceTable(t *testing.T) {
 	if !*conformanceTable {
 		t.Skip("no -conformance-table")
 	}
-	index, b := readIndex(t), readBuilds(t)
+	index := readIndex(t)
 	doc, err := os.ReadFile(conformanceDoc)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := string(doc)
-	for name, table := range map[string]func(t *testing.T, index conformanceIndex, b builds) []string{
-		"kernels": kernelLine, "cases": caseTable, "builds": buildTable, "hidden": hiddenTable, "shallow": shallowTable, "batches": batchTable,
+	for name, table := range map[string]func(t *testing.T, index conformanceIndex) string{
+		"kernels": kernelLine, "cases": caseTable, "hidden": hiddenTable, "batches": batchTable,
 	} {
-		if text, err = markdown.Fill(text, name, strings.Join(table(t, index, b), "\n")); err != nil {
+		if text, err = markdown.Fill(text, name, table(t, index)); err != nil {
 			t.Fatalf("%s: %v", conformanceDoc, err)
 		}
 	}
@@ -43,106 +42,64 @@ func TestConformanceTable(t *testing.T) {
 	}
 }
 
-func kernelLine(*testing.T, conformanceIndex, builds) []string {
-	return []string{fmt.Sprintf("The figures below were computed by the %s kernels.", kernel.Name())}
+func kernelLine(*testing.T, conformanceIndex) string {
+	return fmt.Sprintf("The ordinary kernels were %s.", kernel.Name())
 }
 
-// verdict says whether own keeps the agreed limit, or the wider one where upstream does not keep the agreed one.
-func (b bound) verdict(own float64) string {
-	switch {
-	case own <= b.agreed:
-		return "yes"
-	case own <= b.limit():
-		return "as upstream"
-	}
-	return "**no**"
-}
-
-// cells are own and its relations to the bound.
-func (b bound) cells(own float64) string {
-	return fmt.Sprintf("%.2g | %.2g | %.2g | %.2g | %s", b.agreed, own/b.agreed, b.furthest/b.agreed, b.limit()/b.agreed, b.verdict(own))
-}
-
-const boundHeading = "agreed limit | ours / agreed | upstream / agreed | limit / agreed | met |"
-
-func caseTable(t *testing.T, index conformanceIndex, b builds) []string {
-	out := []string{
-		"| case | difference / σ | KL to reference | KL of reference to base | " + boundHeading,
-		"|---|---|---|---|---|---|---|---|---|",
-	}
-	for _, c := range index.Cases {
-		finished := false
-		t.Run(c.Case, func(t *testing.T) {
-			want, base, got := c.reference(t), index.base(t, c), c.run(t, index)
-			loss := "-"
-			if base != nil && c.Case != c.Model+".base" {
-				loss = fmt.Sprintf("%.2g", meanDivergence(base, want, c.NVocab))
+// caseTable has the ordinary kernels and upstream's order side by side.
+func caseTable(t *testing.T, index conformanceIndex) string {
+	compute := func(kernels string) map[string][]float32 {
+		out := map[string][]float32{}
+		for _, c := range index.Cases {
+			t.Run(c.Case, func(t *testing.T) {
+				useKernels(t, kernels)
+				out[c.Case] = c.run(t, index)
+			})
+			if out[c.Case] == nil {
+				t.Fatalf("%s was not computed", c.Case)
 			}
-			x := bound{agreed: c.agreed(want, base), furthest: b.furthest(t, c.Case)}
-			out = append(out, fmt.Sprintf("| %s | %.2g | %.2g | %s | %s |", c.Case, maxDifference(got, want)/deviation(want),
-				math.Abs(meanDivergence(want, got, c.NVocab)), loss, x.cells(c.distance(got, want))))
-			finished = true
-		})
-		if !finished {
-			t.Fatalf("%s was not computed", c.Case)
 		}
+		return out
 	}
-	return out
-}
-
-// buildTable shows the distance of every build of upstream to the reference, in agreed limits, where one does not keep them.
-func buildTable(t *testing.T, index conformanceIndex, b builds) []string {
-	out := []string{
-		"| case | " + strings.Join(b.Names, " | ") + " |",
-		"|---" + strings.Repeat("|---", len(b.Names)) + "|",
-	}
+	ordinary, ordered := compute(kernel.Name()), compute("upstream")
+	var rows [][]string
 	for _, c := range index.Cases {
-		x := bound{agreed: c.agreed(c.reference(t), index.base(t, c)), furthest: b.furthest(t, c.Case)}
-		if x.furthest <= x.agreed {
-			continue
+		want, base, got := c.reference(t), index.base(t, c), ordinary[c.Case]
+		loss := "-"
+		if base != nil && c.Case != c.Model+".base" {
+			loss = fmt.Sprintf("%.2g", meanDivergence(base, want, c.NVocab))
 		}
-		row := "| " + c.Case + " |"
-		for _, d := range b.Cases[c.Case] {
-			row += fmt.Sprintf(" %.2g |", d/x.agreed)
+		agreed := c.agreed(want, base)
+		share, met := c.distance(got, want)/agreed, "yes"
+		if share > 1 {
+			met = "no"
 		}
-		out = append(out, row)
+		rows = append(rows, []string{c.Case, fmt.Sprintf("%.2g", maxDifference(got, want)/deviation(want)), fmt.Sprintf("%.2g", math.Abs(meanDivergence(want, got, c.NVocab))),
+			loss, fmt.Sprintf("%.2g", agreed), fmt.Sprintf("%.2g", share), met, fmt.Sprintf("%d of %d", unequal(ordered[c.Case], want), len(want))})
 	}
-	return out
+	return markdown.Table([]string{"case", "difference / σ", "KL to reference", "KL of reference to base", "limit", "share of it", "met", "logits that differ in upstream's order"}, rows)
 }
 
 // hiddenTable shows the worst layer of each model.
-func hiddenTable(t *testing.T, index conformanceIndex, b builds) []string {
-	out := []string{"| model | worst layer | difference / σ | " + boundHeading, "|---|---|---|---|---|---|---|---|"}
+func hiddenTable(t *testing.T, index conformanceIndex) string {
+	var rows [][]string
 	for _, name := range architectures {
 		m := openTest(t, tiny(name), Options{ExpandF32: true})
 		layers := m.Info().Layers
-		got, want := layersOf(hiddenStates(t, m, index.Tokens["seed7-n64"]), layers), layersOf(referenceHidden(t, name), layers)
-		rows := make([]string, layers)
+		want := layersOf(referenceHidden(t, name), layers)
 		share := make([]float64, layers)
-		for i := range layers {
-			x := bound{agreed: 2e-4 * deviation(want[i]), furthest: b.furthest(t, hiddenCase(name, i))}
-			own := maxDifference(got[i], want[i])
-			share[i] = own / x.limit()
-			rows[i] = fmt.Sprintf("| %s-tiny | %d of 0-%d | %.2g | %s |", name, i, layers-1, own/deviation(want[i]), x.cells(own))
+		for i, x := range layersOf(hiddenStates(t, m, index.Tokens["seed7-n64"]), layers) {
+			share[i] = maxDifference(x, want[i]) / (2e-4 * deviation(want[i]))
 		}
-		out = append(out, rows[slices.Index(share, slices.Max(share))])
+		worst := slices.Index(share, slices.Max(share))
+		rows = append(rows, []string{name + "-tiny", fmt.Sprintf("%d of 0-%d", worst, layers-1), fmt.Sprintf("%.2g", 2e-4*share[worst]), fmt.Sprintf("%.2g", share[worst])})
 	}
-	return out
-}
-
-func shallowTable(t *testing.T, index conformanceIndex, b builds) []string {
-	out := []string{"| model | weights | cache | ours | upstream's furthest build | limit | met |", "|---|---|---|---|---|---|---|"}
-	for _, s := range shallowCases() {
-		own := typicalDifference(s.logits(t, index.Tokens["seed7-n64"]), s.reference(t))
-		out = append(out, fmt.Sprintf("| %s | %s | %s | %.1e | %.1e | %.0e | %s |", s.model, s.weights, s.kv, own, b.furthest(t, s.name()), s.limit(),
-			bound{agreed: s.limit()}.verdict(own)))
-	}
-	return out
+	return markdown.Table([]string{"model", "worst layer", "difference / σ", "share of the limit"}, rows)
 }
 
 // batchTable shows how far logits move when the prompt comes in other pieces.
-func batchTable(t *testing.T, index conformanceIndex, _ builds) []string {
-	out := []string{"| model | cache | one token at a time | seven at a time | physical batches of 16 | limit |", "|---|---|---|---|---|---|"}
+func batchTable(t *testing.T, index conformanceIndex) string {
+	var rows [][]string
 	tokens := index.Tokens["seed7-n64"]
 	for _, name := range architectures {
 		m := openTest(t, tiny(name), Options{Threads: 2})
@@ -164,11 +121,15 @@ func batchTable(t *testing.T, index conformanceIndex, _ builds) []string {
 				}
 				moved = append(moved, maxDifference(got, whole))
 			}
-			out = append(out, fmt.Sprintf("| %s-tiny | %s | %.2g | %.2g | %.2g | 1e-05 |", name, kv, moved[2], moved[1], moved[0]))
+			row := []string{name + "-tiny", kv}
+			for _, d := range []float64{moved[2], moved[1], moved[0], 1e-5} {
+				row = append(row, fmt.Sprintf("%.2g", d))
+			}
+			rows = append(rows, row)
 			if slices.Max(moved) > 1e-5 {
 				t.Errorf("%s, cache %s: other batches move logits by %g", name, kv, slices.Max(moved))
 			}
 		}
 	}
-	return out
+	return markdown.Table([]string{"model", "cache", "one token at a time", "seven at a time", "physical batches of 16", "limit"}, rows)
 }
