@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"attnbudget/engine"
+	"attnbudget/engine/kernel"
 	"attnbudget/plan"
 )
 
@@ -16,7 +17,7 @@ func (c *Campaign) Plan() *plan.Plan {
 	order := c.order(len(arms))
 	p := &plan.Plan{
 		Schema: plan.Schema, Campaign: c.Name, CampaignSHA256: c.SHA256,
-		Seed: c.Run.Seed, Order: order, Repetitions: c.Run.Repetitions, Threads: c.Run.Threads, Until: c.Run.Until,
+		Seed: c.Run.Seed, Order: order, Repetitions: c.Run.Repetitions, Threads: c.Run.Threads, Kernels: c.Run.Kernels, Until: c.Run.Until,
 		Arms: arms, Baseline: c.arms[c.base].Name,
 		Tables: c.tables(c.arms, c.arms[c.base]),
 	}
@@ -80,7 +81,7 @@ func (c *Campaign) addUnits(p *plan.Plan, order string) {
 func (c *Campaign) key(cond condition, arm plan.Arm, block int) plan.Key {
 	k := plan.Key{
 		ModelFingerprint: c.model(arm.Model).Fingerprint, Format: arm.Format, Mask: arm.Mask.Drops(), Surrogate: arm.Mask.SurrogateHash,
-		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: engine.Version, Threads: c.Run.Threads,
+		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: c.engineVersion(), Threads: c.Run.Threads,
 		Stage: cond.Stage, Prompt: cond.Prompt, Generate: cond.Generate, Depth: cond.Depth, Context: cond.Context,
 		Batch: cond.Batch, UBatch: cond.UBatch, InputSHA256: cond.SHA256, Chunks: cond.Chunks, Tasks: cond.Tasks,
 		Block: block, Control: arm.Control,
@@ -92,6 +93,11 @@ func (c *Campaign) key(cond condition, arm plan.Arm, block int) plan.Key {
 		k.Base = c.baseArm(arm.Model).Setting()
 	}
 	return k
+}
+
+// engineVersion is that of the results of the kernels that the campaign names, or else of those that this process uses.
+func (s *Spec) engineVersion() string {
+	return engine.ResultVersion(cmp.Or(s.Run.Kernels, kernel.Name()))
 }
 
 // state is what units of the arm at the condition load; needed is false where they load nothing.
@@ -110,7 +116,7 @@ func (c *Campaign) state(cond condition, arm plan.Arm) (s plan.State, needed boo
 	s.Arm = arm.Name
 	s.Key.ModelFingerprint, s.Key.Format, s.Key.Mask = c.model(arm.Model).Fingerprint, arm.Format, arm.Mask.Drops()
 	s.Key.Surrogate = arm.Mask.SurrogateHash
-	s.Key.TypeK, s.Key.TypeV, s.Key.Engine, s.Key.EngineVersion = arm.TypeK, arm.TypeV, arm.Engine, engine.Version
+	s.Key.TypeK, s.Key.TypeV, s.Key.Engine, s.Key.EngineVersion = arm.TypeK, arm.TypeV, arm.Engine, c.engineVersion()
 	s.Key.Batch, s.Key.UBatch = cond.Batch, cond.UBatch
 	s.ID = s.Key.ID()
 	return s, true

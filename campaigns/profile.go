@@ -134,7 +134,7 @@ func (c *Campaign) resolveStage(i int) {
 		if m == nil || !c.doc.clean(at("models", m.Name)) {
 			continue
 		}
-		key := s.key(m.Fingerprint, in.sum)
+		key := s.key(m.Fingerprint, c.engineVersion(), in.sum)
 		cal := &calibration{Calibration: plan.Calibration{
 			ID: key.ID(), Report: filepath.Join(dir, "calibrations", key.ID()+".json"), Model: m.Name, Input: file, Key: &key,
 		}}
@@ -150,9 +150,9 @@ func (c *Campaign) resolveStage(i int) {
 const defaultRank = 32
 
 // key is what decides the report for a model.
-func (s *Calibrate) key(fingerprint, text string) plan.CalibrationKey {
+func (s *Calibrate) key(fingerprint, engineVersion, text string) plan.CalibrationKey {
 	k := plan.CalibrationKey{
-		ModelFingerprint: fingerprint, Engine: plan.EngineEmbedded, EngineVersion: engine.Version, InputSHA256: text,
+		ModelFingerprint: fingerprint, Engine: plan.EngineEmbedded, EngineVersion: engineVersion, InputSHA256: text,
 		Context: s.Context, SearchChunks: s.SearchChunks, HeldoutChunks: s.HeldoutChunks, Metric: s.Metric, Search: s.Search,
 		Budget: s.QualityBudget, MaxDamage: s.MaxDamage, Steps: s.Steps, Shortlist: s.Shortlist,
 		Surrogate: s.Surrogate, Rank: s.Rank, WithSurrogates: s.SearchWithSurrogates,

@@ -131,6 +131,9 @@ type Choice []string
 type Run struct {
 	// Threads of each unit; default: the physical cores of the machine.
 	Threads int `yaml:"threads" jsonschema:"minimum=1,maximum=1024"`
+	// What the embedded engine computes with: auto, the fastest here, or upstream, whose results are those of llama.cpp's build
+	// for AVX2 to the last digit, and slower. Default: what the command says.
+	Kernels string `yaml:"kernels" jsonschema:"enum=auto,enum=upstream"`
 	// Blocks of the speed stages; 6 is the fewest that a signed-rank interval at 95% can be had from.
 	Repetitions int `yaml:"repetitions" jsonschema:"minimum=1,maximum=1000,default=6"`
 	// Order of the arms inside a block; default: abba for two arms, random for more.

@@ -15,13 +15,23 @@ import (
 
 	"attnbudget/engine/drop"
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel"
 	"attnbudget/engine/kvcache"
 	"attnbudget/engine/model"
 	"attnbudget/engine/tokenizer"
 )
 
-// Version is part of every result's key: it is bumped whenever a result may change.
-const Version = "1"
+// Version is bumped whenever a result may change.
+const Version = "2"
+
+// ResultVersion is part of every result's key: Version and, if the named kernels do not compute like the ordinary ones, which
+// all agree to the bit, their name.
+func ResultVersion(kernels string) string {
+	if kernels == kernel.Upstream {
+		return Version + "+" + kernels
+	}
+	return Version
+}
 
 // Options says how a model is opened.
 type Options struct {

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 	"io"
 	"strings"
+
+	"attnbudget/engine/kernel"
 )
 
 // stateMagic starts every saved state; the number is the version of its schema.
@@ -51,7 +53,7 @@ func (c *Context) stateHeader() stateHeader {
 	p := c.options.params()
 	return stateHeader{
 		Stand:  c.options.Surrogates.hashOrNone(),
-		Engine: Version, Model: c.model.identity(), Mask: c.mask.Canonical(),
+		Engine: ResultVersion(kernel.Name()), Model: c.model.identity(), Mask: c.mask.Canonical(),
 		TypeK: p.TypeK.String(), TypeV: p.TypeV.String(), Rotated: c.memory.Rotated(), Caches: strings.Join(caches, " "),
 		NCtx: c.options.NCtx, NSeqMax: c.options.NSeqMax, NUBatch: c.options.NUBatch, Position: c.memory.Last(0),
 	}

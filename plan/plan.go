@@ -39,6 +39,7 @@ type Plan struct {
 	Order          string        `json:"order"`
 	Repetitions    int           `json:"repetitions"`
 	Threads        int           `json:"threads"`
+	Kernels        string        `json:"kernels,omitempty"`    // that the campaign asks for: "auto", "upstream"; empty = whatever the command says
 	Timeout        time.Duration `json:"timeout_ns,omitempty"` // of one unit; 0 = none
 	Until          string        `json:"until,omitempty"`      // when to stop starting units, as written; see Deadline
 	Models         []Model       `json:"models"`

@@ -83,7 +83,7 @@ func (f *divergenceFlags) run(c *cobra.Command) error {
 
 // origin is what a logits file says about its log-probabilities.
 func (s subject) origin(f modelFlags) (eval.Origin, error) {
-	o := eval.Origin{TypeK: strings.ToLower(s.context.TypeK.String()), TypeV: strings.ToLower(s.context.TypeV.String()), Engine: engine.Version}
+	o := eval.Origin{TypeK: strings.ToLower(s.context.TypeK.String()), TypeV: strings.ToLower(s.context.TypeV.String()), Engine: engine.ResultVersion(kernel.Name())}
 	mask, err := drop.Resolve(s.model.Roles(), s.context.Mask)
 	if err != nil {
 		return o, err

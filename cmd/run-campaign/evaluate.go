@@ -10,6 +10,7 @@ import (
 
 	"attnbudget/engine"
 	"attnbudget/engine/eval"
+	"attnbudget/engine/kernel"
 	"attnbudget/engine/source"
 	"attnbudget/engine/tokenizer"
 
@@ -107,7 +108,7 @@ func evaluate[T any](c *cobra.Command, f evaluateFlags, head *evaluationHead, pr
 	defer ec.Close()
 	lines := json.NewEncoder(c.OutOrStdout())
 	if f.asJSON {
-		head.Kind, head.Items, head.Engine = "evaluation", e.items, engine.Version
+		head.Kind, head.Items, head.Engine = "evaluation", e.items, engine.ResultVersion(kernel.Name())
 		head.Mask, head.MaskHash = ec.Mask().Canonical(), ec.Mask().Hash()
 		if o.Surrogates != nil {
 			head.SurrogateHash = o.Surrogates.Hash()

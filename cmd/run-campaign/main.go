@@ -13,6 +13,7 @@ import (
 	"attnbudget/campaigns"
 	"attnbudget/engine/kernel"
 	"attnbudget/engine/source"
+	"attnbudget/plan"
 	"attnbudget/results"
 	"attnbudget/runner"
 
@@ -83,11 +84,30 @@ func chooseKernels(root *cobra.Command) {
 	name := root.PersistentFlags().String("kernels", os.Getenv(kernel.Variable), `inner loops of the engine: auto (the fastest here), generic, avx2, avx512, or
 upstream: slower, every sum in the order of llama.cpp's build for AVX2, so that results are its own to the last digit`)
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if err := kernel.Use(*name); err != nil {
+		if err := useKernels(*name); err != nil {
 			return &usageError{fmt.Errorf("--kernels (or %s): %w", kernel.Variable, err)}
 		}
-		return os.Setenv(kernel.Variable, *name)
+		return nil
 	}
+}
+
+// useKernels makes this process and its children compute with the named kernels.
+func useKernels(name string) error {
+	if err := kernel.Use(name); err != nil {
+		return err
+	}
+	return os.Setenv(kernel.Variable, name)
+}
+
+// useKernelsOf makes them compute with what the campaign asks for, if it asks for any.
+func useKernelsOf(c *cobra.Command, p *plan.Plan) error {
+	if p.Kernels == "" {
+		return nil
+	}
+	if flag := c.Flag("kernels"); flag.Changed && flag.Value.String() != p.Kernels {
+		return &usageError{fmt.Errorf("--kernels %s: the campaign says kernels: %s; leave one of them out", flag.Value, p.Kernels)}
+	}
+	return useKernels(p.Kernels)
 }
 
 // usageError is a mistake in the command line.

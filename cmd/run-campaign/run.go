@@ -72,6 +72,14 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := useKernelsOf(c, p); err != nil {
+		return err
+	}
+	environment, err := runner.Machine(engine.Version, kernel.Name())
+	if err != nil {
+		return err
+	}
+	o.Environment = &environment
 	path := f.dir
 	if path == "" {
 		path = filepath.Join("runs", p.Campaign)
@@ -187,11 +195,6 @@ func (f *runFlags) options() (runner.Options, error) {
 		}
 		o.Until = t
 	}
-	env, err := runner.Machine(engine.Version, kernel.Name())
-	if err != nil {
-		return o, err
-	}
-	o.Environment = &env
 	return o, nil
 }
 

@@ -34,6 +34,9 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := useKernelsOf(c, p); err != nil {
+				return err
+			}
 			env, err := runner.Machine(engine.Version, kernel.Name())
 			if err != nil {
 				return err

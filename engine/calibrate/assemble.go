@@ -5,13 +5,14 @@ import (
 
 	"attnbudget/engine"
 	"attnbudget/engine/drop"
+	"attnbudget/engine/kernel"
 )
 
 // report begins a report with what is known before anything is measured.
 func (c *calibration) report() *Report {
 	i := c.Model.Info()
 	return &Report{
-		Schema: Schema, Engine: engine.Version,
+		Schema: Schema, Engine: engine.ResultVersion(kernel.Name()),
 		Model: ModelSummary{Name: i.Name, Arch: i.Arch, FileType: i.FileType, Layers: i.Layers, Fingerprint: c.Fingerprint},
 		Text: TextSummary{
 			Name: c.TextName, SHA256: c.corpus.sha256, Tokens: c.corpus.tokens, BOS: c.corpus.bos,

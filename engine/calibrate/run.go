@@ -9,6 +9,7 @@ import (
 
 	"attnbudget/engine"
 	"attnbudget/engine/drop"
+	"attnbudget/engine/kernel"
 )
 
 // Job is a calibration to be run.
@@ -91,7 +92,7 @@ func open(ctx context.Context, job Job) (*calibration, error) {
 		return nil, errors.Join(err, c.variants.Close())
 	}
 	c.journal, err = openJournal(c.Journal, binding{
-		Schema: JournalSchema, Model: c.Fingerprint, Engine: engine.Version, Text: c.corpus.sha256, NCtx: c.Settings.NCtx, Surrogates: library,
+		Schema: JournalSchema, Model: c.Fingerprint, Engine: engine.ResultVersion(kernel.Name()), Text: c.corpus.sha256, NCtx: c.Settings.NCtx, Surrogates: library,
 	})
 	if err != nil {
 		return nil, errors.Join(err, c.variants.Close())

@@ -10,7 +10,7 @@ import (
 func inUpstreamsOrder(k kernels) kernels {
 	k.multiplyAdd = fused(k.multiplyAdd, k.name == "generic")
 	k.attend = func(p *Pool, a *Attention) { p.flash.run(p, a) }
-	k.name = "upstream"
+	k.name = Upstream
 	k.floatPanel = singleRowsIn32(&k)
 	k.quantPanel = k.upstreamQuantPanel
 	k.squares = squaresOneByOne
