@@ -33,3 +33,8 @@ func addHalves64AVX2(sums *float32, weights *float32, v *float32, strideV int, c
 //
 //go:noescape
 func addHalves16AVX2(sums *float32, weights *float32, v *float32, strideV int, cells int)
+
+// scores = exp(scores - top), for scores that are not above top; n is a positive multiple of 8.
+//
+//go:noescape
+func expBelowAVX2(scores *float32, n int, top float32, table *[32]uint64)

@@ -363,3 +363,114 @@ cell:
 	VMOVUPS      Y1, 32(AX)
 	VZEROUPPER
 	RET
+
+// func expBelowAVX2(scores *float32, n int, top float32, table *[32]uint64)
+// Requires: AVX, AVX2, FMA3, SSE
+TEXT ·expBelowAVX2(SB), NOSPLIT, $0-32
+	MOVQ         scores+0(FP), AX
+	MOVQ         n+8(FP), CX
+	MOVSS        top+16(FP), X0
+	VBROADCASTSS X0, Y0
+	MOVQ         table+24(FP), DX
+	VBROADCASTSS flash_smallest<>+0(SB), Y1
+	VMOVUPD      flash_shift64<>+0(SB), Y2
+	VMOVDQU      flash_index<>+0(SB), Y3
+
+next:
+	VMOVUPS      (AX), Y4
+	VSUBPS       Y0, Y4, Y4
+	VCMPPS       $0x01, Y1, Y4, Y5
+	VEXTRACTF128 $0x01, Y4, X6
+	VCVTPS2PD    X4, Y4
+	VMOVUPD      flash_log2e32<>+0(SB), Y9
+	VMOVAPD      Y2, Y8
+	VFMADD231PD  Y9, Y4, Y8
+	VPAND        Y3, Y8, Y10
+	VPCMPEQD     Y12, Y12, Y12
+	VXORPD       Y11, Y11, Y11
+	VGATHERQPD   Y12, (DX)(Y10*8), Y11
+	VSUBPD       Y2, Y8, Y10
+	VFMSUB213PD  Y10, Y4, Y9
+	VPSLLQ       $0x2f, Y8, Y8
+	VPADDQ       Y8, Y11, Y11
+	VMOVUPD      flash_exp64a<>+0(SB), Y4
+	VFMADD213PD  flash_exp64b<>+0(SB), Y9, Y4
+	VMOVUPD      flash_exp64c<>+0(SB), Y8
+	VFMADD213PD  flash_exp64d<>+0(SB), Y9, Y8
+	VMULPD       Y9, Y9, Y9
+	VFMADD213PD  Y8, Y9, Y4
+	VMULPD       Y11, Y4, Y4
+	VCVTPD2PSY   Y4, X7
+	VCVTPS2PD    X6, Y4
+	VMOVUPD      flash_log2e32<>+0(SB), Y8
+	VMOVAPD      Y2, Y6
+	VFMADD231PD  Y8, Y4, Y6
+	VPAND        Y3, Y6, Y9
+	VPCMPEQD     Y11, Y11, Y11
+	VXORPD       Y10, Y10, Y10
+	VGATHERQPD   Y11, (DX)(Y9*8), Y10
+	VSUBPD       Y2, Y6, Y9
+	VFMSUB213PD  Y9, Y4, Y8
+	VPSLLQ       $0x2f, Y6, Y6
+	VPADDQ       Y6, Y10, Y10
+	VMOVUPD      flash_exp64a<>+0(SB), Y4
+	VFMADD213PD  flash_exp64b<>+0(SB), Y8, Y4
+	VMOVUPD      flash_exp64c<>+0(SB), Y6
+	VFMADD213PD  flash_exp64d<>+0(SB), Y8, Y6
+	VMULPD       Y8, Y8, Y8
+	VFMADD213PD  Y6, Y8, Y4
+	VMULPD       Y10, Y4, Y4
+	VCVTPD2PSY   Y4, X4
+	VINSERTF128  $0x01, X4, Y7, Y4
+	VANDNPS      Y4, Y5, Y4
+	VMOVUPS      Y4, (AX)
+	ADDQ         $0x20, AX
+	SUBQ         $0x08, CX
+	JNZ          next
+	VZEROUPPER
+	RET
+
+DATA flash_smallest<>+0(SB)/4, $0xc2cff1b4
+GLOBL flash_smallest<>(SB), RODATA|NOPTR, $4
+
+DATA flash_shift64<>+0(SB)/8, $0x4338000000000000
+DATA flash_shift64<>+8(SB)/8, $0x4338000000000000
+DATA flash_shift64<>+16(SB)/8, $0x4338000000000000
+DATA flash_shift64<>+24(SB)/8, $0x4338000000000000
+GLOBL flash_shift64<>(SB), RODATA|NOPTR, $32
+
+DATA flash_index<>+0(SB)/8, $0x000000000000001f
+DATA flash_index<>+8(SB)/8, $0x000000000000001f
+DATA flash_index<>+16(SB)/8, $0x000000000000001f
+DATA flash_index<>+24(SB)/8, $0x000000000000001f
+GLOBL flash_index<>(SB), RODATA|NOPTR, $32
+
+DATA flash_log2e32<>+0(SB)/8, $0x40471547652b82fe
+DATA flash_log2e32<>+8(SB)/8, $0x40471547652b82fe
+DATA flash_log2e32<>+16(SB)/8, $0x40471547652b82fe
+DATA flash_log2e32<>+24(SB)/8, $0x40471547652b82fe
+GLOBL flash_log2e32<>(SB), RODATA|NOPTR, $32
+
+DATA flash_exp64a<>+0(SB)/8, $0x3ebc6af84b912394
+DATA flash_exp64a<>+8(SB)/8, $0x3ebc6af84b912394
+DATA flash_exp64a<>+16(SB)/8, $0x3ebc6af84b912394
+DATA flash_exp64a<>+24(SB)/8, $0x3ebc6af84b912394
+GLOBL flash_exp64a<>(SB), RODATA|NOPTR, $32
+
+DATA flash_exp64b<>+0(SB)/8, $0x3f2ebfce50fac4f3
+DATA flash_exp64b<>+8(SB)/8, $0x3f2ebfce50fac4f3
+DATA flash_exp64b<>+16(SB)/8, $0x3f2ebfce50fac4f3
+DATA flash_exp64b<>+24(SB)/8, $0x3f2ebfce50fac4f3
+GLOBL flash_exp64b<>(SB), RODATA|NOPTR, $32
+
+DATA flash_exp64c<>+0(SB)/8, $0x3f962e42ff0c52d6
+DATA flash_exp64c<>+8(SB)/8, $0x3f962e42ff0c52d6
+DATA flash_exp64c<>+16(SB)/8, $0x3f962e42ff0c52d6
+DATA flash_exp64c<>+24(SB)/8, $0x3f962e42ff0c52d6
+GLOBL flash_exp64c<>(SB), RODATA|NOPTR, $32
+
+DATA flash_exp64d<>+0(SB)/8, $0x3ff0000000000000
+DATA flash_exp64d<>+8(SB)/8, $0x3ff0000000000000
+DATA flash_exp64d<>+16(SB)/8, $0x3ff0000000000000
+DATA flash_exp64d<>+24(SB)/8, $0x3ff0000000000000
+GLOBL flash_exp64d<>(SB), RODATA|NOPTR, $32

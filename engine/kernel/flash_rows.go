@@ -43,22 +43,26 @@ func (f *flash) score(scores []float32, t *flashTile, r, cell, lo int) {
 
 // accumulate adds cells with these scores to row r. v [cells][DimV] are their values.
 func (f *flash) accumulate(t *flashTile, r int, scores, v []float32) {
-	softmax, out, done := &t.softmax[r], t.out[r*f.DimV:][:f.DimV], 0
-	for i, s := range scores {
-		if !(s > softmax.Top) {
-			scores[i] = softmax.Weigh(s)
-			continue
+	softmax, out := &t.softmax[r], t.out[r*f.DimV:][:f.DimV]
+	for from := 0; from < len(scores); {
+		first := from // that is not weighed yet
+		if s := scores[from]; s > softmax.Top {
+			f.scale(out, out, softmax.Raise(s))
+			if f.V.Type == gguf.F16 {
+				f.roundF16(out, out)
+			}
+			scores[from] = 1
+			first++
 		}
-		f.addCells(out, scores[done:i], v[done*f.DimV:])
-		done = i
-		old := softmax.Raise(s)
-		f.scale(out, out, old)
-		if f.V.Type == gguf.F16 {
-			f.roundF16(out, out)
+		to := first
+		for to < len(scores) && !(scores[to] > softmax.Top) {
+			to++
 		}
-		scores[i] = 1
+		f.expBelow(scores[first:to], softmax.Top)
+		softmax.AddEach(scores[first:to])
+		f.addCells(out, scores[from:to], v[from*f.DimV:])
+		from = to
 	}
-	f.addCells(out, scores[done:], v[done*f.DimV:])
 }
 
 // addCells adds values [len(weights)][DimV] to out.
@@ -69,6 +73,13 @@ func (f *flash) addCells(out, weights, v []float32) {
 		f.addHalves(out, weights, v)
 	default:
 		f.multiplyAdd(out, f.DimV, weights, len(weights), v, f.DimV, 1, len(weights), f.DimV)
+	}
+}
+
+// expBelow replaces scores by e^(score - top), by the C library's function for single numbers.
+func expBelow(scores []float32, top float32) {
+	for i, s := range scores {
+		scores[i] = upstream.ScalarExp(s - top)
 	}
 }
 

@@ -177,6 +177,13 @@ func TestFlashKernelsAgreeWithGeneric(t *testing.T) {
 			y := append([]float32(nil), x...)
 			same(t, "scaleMax", []float32{k.scaleMax(x, 0.3)}, []float32{g.scaleMax(y, 0.3)})
 			same(t, "scaled", x, y)
+			for i := range x {
+				x[i] = min(-x[i]*x[i], 3) // small and large, zero and underflow
+			}
+			y = append(y[:0], x...)
+			k.expBelow(x, 3)
+			g.expBelow(y, 3)
+			same(t, "expBelow", x, y)
 			for _, cells := range []int{0, 1, 3, 4, 7, 64} {
 				what := fmt.Sprintf("%d cells of %d", cells, n)
 				weights, v := random(r, cells), random(r, cells*n)

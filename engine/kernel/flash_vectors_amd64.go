@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel/upstream"
 )
 
 func scaleMaxOn(vector func(x *float32, n int, scale float32) float32) func(x []float32, scale float32) float32 {
@@ -57,5 +58,15 @@ func addHalvesOnAVX2(sums, weights, v []float32) {
 	for ; j+16 <= n; j += 16 {
 		addHalves16AVX2(&sums[j], &weights[0], &v[j], 4*n, len(weights))
 	}
-	addHalfColumns(sums, weights, v, j)
+	if j < n {
+		addHalfColumns(sums, weights, v, j)
+	}
+}
+
+func expBelowOnAVX2(scores []float32, top float32) {
+	n := len(scores) / 8 * 8
+	if n > 0 {
+		expBelowAVX2(&scores[0], n, top, upstream.Exp2Table())
+	}
+	expBelow(scores[n:], top)
 }

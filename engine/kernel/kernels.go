@@ -57,6 +57,7 @@ type kernels struct {
 	dotCells      func(dst, q, k []float32)
 	dotCodedCells func(dst []float32, codes []int8, side []blockSide, k *KVRows, head, cell int, row *rowCodes)
 	addHalves     func(sums, weights, v []float32)
+	expBelow      func(scores []float32, top float32)
 
 	// attend is Attend with a cache that is not float32; nil means the tiles of attention.go.
 	attend func(p *Pool, a *Attention)
@@ -149,7 +150,7 @@ func generic() kernels {
 		multiplyAdd: multiplyAdd,
 		keys:        keys,
 		values:      values,
-		scaleMax:    scaleMax, dotCells: dotCells, dotCodedCells: dotCodedCells, addHalves: addHalves,
+		scaleMax:    scaleMax, dotCells: dotCells, dotCodedCells: dotCodedCells, addHalves: addHalves, expBelow: expBelow,
 
 		rotateHalves: rotateHalves, rotatePairs: rotatePairs,
 		softMax: upstream.SoftMax, addScaled: upstream.AddScaled,

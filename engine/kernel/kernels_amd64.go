@@ -42,7 +42,8 @@ func avx2() kernels {
 	i := integerTilesAVX2()
 	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
 	k.dot32 = dot32OnAVX2
-	k.scaleMax, k.dotCells, k.dotCodedCells, k.addHalves = scaleMaxOn(scaleMaxAVX2), dotCellsOnAVX2, dotCodedCellsOnAVX2, addHalvesOnAVX2
+	k.dotCells, k.dotCodedCells, k.addHalves = dotCellsOnAVX2, dotCodedCellsOnAVX2, addHalvesOnAVX2
+	k.scaleMax, k.expBelow = scaleMaxOn(scaleMaxAVX2), expBelowOnAVX2
 	k.upstreamQuantPanel = upstreamTilesAVX2().panel
 	k.multiplyAdd, k.keys, k.values = a.multiplyAdd, a.keys, a.values
 	k.squares = squaresOnAVX2

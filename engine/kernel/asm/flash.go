@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 
 	. "github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -16,6 +17,7 @@ func flash() {
 	dotCodedCells("Q4_0", 18)
 	addHalves(64)
 	addHalves(16)
+	expBelow()
 }
 
 // dotCells: products of a query with the keys of some cells, each in 32 partial sums.
@@ -134,4 +136,62 @@ func addHalves(cols int) {
 		VMOVUPS(a, Mem{Base: sums, Disp: i * 32})
 	}
 	end()
+}
+
+// expBelow computes in float64 as upstream.ScalarExp does: x = k/32 ln 2 + r, 2^(k/32) from the table and
+// e^r by a polynomial.
+func expBelow() {
+	begin("expBelowAVX2", "func(scores *float32, n int, top float32, table *[32]uint64)",
+		"scores = exp(scores - top), for scores that are not above top; n is a positive multiple of 8.")
+	scores, left, top, powers := arg("scores"), arg("n"), avx2.param("top"), arg("table")
+	constant := func(name string, f float64) Mem {
+		bits := math.Float64bits(f)
+		return table(name, []uint64{bits, bits, bits, bits})
+	}
+	nothing := avx2.fill("smallest", float32bits(-0x1.9fe368p6))
+	shift, index := YMM(), YMM()
+	VMOVUPD(constant("shift64", 0x1.8p+52), shift)
+	VMOVDQU(table("index", []uint64{31, 31, 31, 31}), index)
+	loop("next", left, 8, func() {
+		x, tiny := YMM(), YMM()
+		VMOVUPS(Mem{Base: scores}, x)
+		VSUBPS(top, x, x)
+		VCMPPS(Imm(lessThan), nothing, x, tiny)
+		upper := XMM()
+		VEXTRACTF128(Imm(1), x, upper)
+		low, high := expHalf(constant, x.AsX(), shift, index, powers), expHalf(constant, upper.AsX(), shift, index, powers)
+		VINSERTF128(Imm(1), high, low.AsY(), x)
+		VANDNPS(x, tiny, x)
+		VMOVUPS(x, Mem{Base: scores})
+		ADDQ(Imm(32), scores)
+	})
+	end()
+}
+
+// expHalf returns e^x of four lanes.
+func expHalf(constant func(string, float64) Mem, x reg.Register, shift, index reg.VecVirtual, powers reg.GPVirtual) reg.VecVirtual {
+	z, k, r, at, power, all := YMM(), YMM(), YMM(), YMM(), YMM(), YMM()
+	VCVTPS2PD(x, z)
+	VMOVUPD(constant("log2e32", 0x1.71547652b82fep+0*32), r)
+	VMOVAPD(shift, k)
+	VFMADD231PD(r, z, k)
+	VPAND(index, k, at)
+	VPCMPEQD(all, all, all)
+	VXORPD(power, power, power)
+	VGATHERQPD(all, Mem{Base: powers, Index: at, Scale: 8}, power)
+	whole, first, second := YMM(), YMM(), YMM()
+	VSUBPD(shift, k, whole)
+	VFMSUB213PD(whole, z, r)
+	VPSLLQ(Imm(47), k, k)
+	VPADDQ(k, power, power)
+	VMOVUPD(constant("exp64a", 0x1.c6af84b912394p-5/32/32/32), first)
+	VFMADD213PD(constant("exp64b", 0x1.ebfce50fac4f3p-3/32/32), r, first)
+	VMOVUPD(constant("exp64c", 0x1.62e42ff0c52d6p-1/32), second)
+	VFMADD213PD(constant("exp64d", 1), r, second)
+	VMULPD(r, r, r)
+	VFMADD213PD(second, r, first)
+	VMULPD(power, first, first)
+	out := XMM()
+	VCVTPD2PSY(first, out)
+	return out
 }

@@ -66,6 +66,9 @@ func ScalarExp(x float32) float32 {
 	return float32(math.FMA(high, r*r, low) * s)
 }
 
+// Exp2Table is what ScalarExp looks up: 2^(i/32) with i subtracted from its exponent field.
+func Exp2Table() *[32]uint64 { return &exp2Table }
+
 // exp2Table holds 2^(i/32) with i subtracted from its exponent field, so that adding i there again gives any 2^(k/32).
 var exp2Table = func() (table [32]uint64) {
 	for i := range table {

@@ -16,14 +16,16 @@ func (r *Running) Raise(score float32) (old float32) {
 	return old
 }
 
-// Weigh takes a score that is not above Top and returns its weight.
-func (r *Running) Weigh(score float32) float32 {
-	weight := ScalarExp(score - r.Top)
-	r.Sum += weight
-	return weight
+// AddEach adds the weights of scores that are not above Top, one after the other.
+func (r *Running) AddEach(weights []float32) {
+	sum := r.Sum
+	for _, w := range weights {
+		sum += w
+	}
+	r.Sum = sum
 }
 
-// RaiseTo makes a greater score of those to come the greatest; their weights are to be added by Add.
+// RaiseTo makes a greater score, of those whose weights Add is to add, the greatest.
 func (r *Running) RaiseTo(top float32) (old float32) {
 	old = ScalarExp(r.Top - top)
 	r.Top, r.Sum = top, r.Sum*old
