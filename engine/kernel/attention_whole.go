@@ -12,7 +12,6 @@ import (
 type wholeAttention struct {
 	*Attention
 	kernels *kernels
-	scratch []scratch
 	item    func(worker, i int)
 }
 

@@ -77,6 +77,10 @@ next:
 	VFMADD213PS  Y8, Y8, Y10
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Y8
 	VANDPS       Y8, Y9, Y8
+	VBROADCASTSS elementwise_far<>+0(SB), Y12
+	VCMPPS       $0x01, Y8, Y12, Y12
+	VPTEST       Y12, Y12
+	JZ           exp1
 	VXORPS       Y12, Y12, Y12
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Y13
 	VCMPPS       $0x02, Y12, Y9, Y9
@@ -94,8 +98,11 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Y9
 	VCMPPS       $0x01, Y8, Y9, Y8
 	VBLENDVPS    Y8, Y12, Y7, Y7
-	VMOVUPS      Y7, (AX)
-	VADDPS       Y7, Y5, Y5
+	VMOVAPS      Y7, Y10
+
+exp1:
+	VMOVUPS      Y10, (AX)
+	VADDPS       Y10, Y5, Y5
 	VMOVUPS      32(AX), Y7
 	VSUBPS       Y0, Y7, Y7
 	VMOVAPS      Y7, Y8
@@ -122,6 +129,10 @@ next:
 	VFMADD213PS  Y8, Y8, Y10
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Y8
 	VANDPS       Y8, Y9, Y8
+	VBROADCASTSS elementwise_far<>+0(SB), Y12
+	VCMPPS       $0x01, Y8, Y12, Y12
+	VPTEST       Y12, Y12
+	JZ           exp2
 	VXORPS       Y12, Y12, Y12
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Y13
 	VCMPPS       $0x02, Y12, Y9, Y9
@@ -139,8 +150,11 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Y9
 	VCMPPS       $0x01, Y8, Y9, Y8
 	VBLENDVPS    Y8, Y12, Y7, Y7
-	VMOVUPS      Y7, 32(AX)
-	VADDPS       Y7, Y6, Y6
+	VMOVAPS      Y7, Y10
+
+exp2:
+	VMOVUPS      Y10, 32(AX)
+	VADDPS       Y10, Y6, Y6
 	ADDQ         $0x40, AX
 	SUBQ         $0x10, CX
 	JNZ          next
@@ -188,14 +202,14 @@ GLOBL elementwise_one<>(SB), RODATA|NOPTR, $4
 DATA elementwise_magnitude<>+0(SB)/4, $0x7fffffff
 GLOBL elementwise_magnitude<>(SB), RODATA|NOPTR, $4
 
+DATA elementwise_far<>+0(SB)/4, $0x42fc0000
+GLOBL elementwise_far<>(SB), RODATA|NOPTR, $4
+
 DATA elementwise_halfPower<>+0(SB)/4, $0x82000000
 GLOBL elementwise_halfPower<>(SB), RODATA|NOPTR, $4
 
 DATA elementwise_topPower<>+0(SB)/4, $0x7f000000
 GLOBL elementwise_topPower<>(SB), RODATA|NOPTR, $4
-
-DATA elementwise_far<>+0(SB)/4, $0x42fc0000
-GLOBL elementwise_far<>(SB), RODATA|NOPTR, $4
 
 DATA elementwise_beyond<>+0(SB)/4, $0x43400000
 GLOBL elementwise_beyond<>(SB), RODATA|NOPTR, $4
@@ -239,6 +253,10 @@ next:
 	VFMADD213PS  Y6, Y6, Y8
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
 	VANDPS       Y6, Y7, Y6
+	VBROADCASTSS elementwise_far<>+0(SB), Y10
+	VCMPPS       $0x01, Y6, Y10, Y10
+	VPTEST       Y10, Y10
+	JZ           exp3
 	VXORPS       Y10, Y10, Y10
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
 	VCMPPS       $0x02, Y10, Y7, Y7
@@ -256,10 +274,13 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
 	VCMPPS       $0x01, Y6, Y7, Y6
 	VBLENDVPS    Y6, Y10, Y5, Y5
-	VBROADCASTSS elementwise_one<>+0(SB), Y6
-	VADDPS       Y6, Y5, Y5
-	VDIVPS       Y5, Y4, Y5
-	VMOVUPS      Y5, (AX)
+	VMOVAPS      Y5, Y8
+
+exp3:
+	VBROADCASTSS elementwise_one<>+0(SB), Y5
+	VADDPS       Y5, Y8, Y8
+	VDIVPS       Y8, Y4, Y8
+	VMOVUPS      Y8, (AX)
 	VMOVUPS      32(CX), Y4
 	VXORPS       Y5, Y5, Y5
 	VSUBPS       Y4, Y5, Y5
@@ -287,6 +308,10 @@ next:
 	VFMADD213PS  Y6, Y6, Y8
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
 	VANDPS       Y6, Y7, Y6
+	VBROADCASTSS elementwise_far<>+0(SB), Y10
+	VCMPPS       $0x01, Y6, Y10, Y10
+	VPTEST       Y10, Y10
+	JZ           exp4
 	VXORPS       Y10, Y10, Y10
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
 	VCMPPS       $0x02, Y10, Y7, Y7
@@ -304,10 +329,13 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
 	VCMPPS       $0x01, Y6, Y7, Y6
 	VBLENDVPS    Y6, Y10, Y5, Y5
-	VBROADCASTSS elementwise_one<>+0(SB), Y6
-	VADDPS       Y6, Y5, Y5
-	VDIVPS       Y5, Y4, Y5
-	VMOVUPS      Y5, 32(AX)
+	VMOVAPS      Y5, Y8
+
+exp4:
+	VBROADCASTSS elementwise_one<>+0(SB), Y5
+	VADDPS       Y5, Y8, Y8
+	VDIVPS       Y8, Y4, Y8
+	VMOVUPS      Y8, 32(AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	SUBQ         $0x10, DX
@@ -355,6 +383,10 @@ next:
 	VFMADD213PS  Y6, Y6, Y8
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
 	VANDPS       Y6, Y7, Y6
+	VBROADCASTSS elementwise_far<>+0(SB), Y10
+	VCMPPS       $0x01, Y6, Y10, Y10
+	VPTEST       Y10, Y10
+	JZ           exp5
 	VXORPS       Y10, Y10, Y10
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
 	VCMPPS       $0x02, Y10, Y7, Y7
@@ -372,11 +404,14 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
 	VCMPPS       $0x01, Y6, Y7, Y6
 	VBLENDVPS    Y6, Y10, Y5, Y5
-	VBROADCASTSS elementwise_one<>+0(SB), Y6
-	VADDPS       Y6, Y5, Y5
-	VDIVPS       Y5, Y4, Y5
-	VMULPS       (DX), Y5, Y5
-	VMOVUPS      Y5, (AX)
+	VMOVAPS      Y5, Y8
+
+exp5:
+	VBROADCASTSS elementwise_one<>+0(SB), Y5
+	VADDPS       Y5, Y8, Y8
+	VDIVPS       Y8, Y4, Y8
+	VMULPS       (DX), Y8, Y8
+	VMOVUPS      Y8, (AX)
 	VMOVUPS      32(CX), Y4
 	VXORPS       Y5, Y5, Y5
 	VSUBPS       Y4, Y5, Y5
@@ -404,6 +439,10 @@ next:
 	VFMADD213PS  Y6, Y6, Y8
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Y6
 	VANDPS       Y6, Y7, Y6
+	VBROADCASTSS elementwise_far<>+0(SB), Y10
+	VCMPPS       $0x01, Y6, Y10, Y10
+	VPTEST       Y10, Y10
+	JZ           exp6
 	VXORPS       Y10, Y10, Y10
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Y11
 	VCMPPS       $0x02, Y10, Y7, Y7
@@ -421,11 +460,14 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Y7
 	VCMPPS       $0x01, Y6, Y7, Y6
 	VBLENDVPS    Y6, Y10, Y5, Y5
-	VBROADCASTSS elementwise_one<>+0(SB), Y6
-	VADDPS       Y6, Y5, Y5
-	VDIVPS       Y5, Y4, Y5
-	VMULPS       32(DX), Y5, Y5
-	VMOVUPS      Y5, 32(AX)
+	VMOVAPS      Y5, Y8
+
+exp6:
+	VBROADCASTSS elementwise_one<>+0(SB), Y5
+	VADDPS       Y5, Y8, Y8
+	VDIVPS       Y8, Y4, Y8
+	VMULPS       32(DX), Y8, Y8
+	VMOVUPS      Y8, 32(AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	ADDQ         $0x40, DX
@@ -681,51 +723,58 @@ TEXT ·expSumAVX512(SB), NOSPLIT, $0-28
 	VXORPS       Z8, Z8, Z8
 
 next:
-	VMOVUPS       (AX), Z9
-	VSUBPS        Z0, Z9, Z9
-	VMOVAPS       Z9, Z10
-	VFMADD213PS   Z5, Z4, Z10
-	VSUBPS        Z5, Z10, Z11
-	VMOVAPS       Z9, Z9
-	VFNMADD231PS  Z6, Z11, Z9
-	VFNMADD231PS  Z7, Z11, Z9
-	VMULPS        Z9, Z9, Z12
-	VBROADCASTSS  elementwise_exp0<>+0(SB), Z13
-	VBROADCASTSS  elementwise_exp1<>+0(SB), Z15
-	VFMADD213PS   Z15, Z9, Z13
-	VBROADCASTSS  elementwise_exp2<>+0(SB), Z14
-	VBROADCASTSS  elementwise_exp3<>+0(SB), Z15
-	VFMADD213PS   Z15, Z9, Z14
-	VFMADD213PS   Z14, Z12, Z13
-	VBROADCASTSS  elementwise_exp4<>+0(SB), Z14
-	VMULPS        Z9, Z14, Z14
-	VFMADD213PS   Z14, Z12, Z13
-	VPSLLD        $0x17, Z10, Z9
-	VBROADCASTSS  elementwise_one<>+0(SB), Z10
-	VPADDD        Z10, Z9, Z10
-	VMOVAPS       Z13, Z12
-	VFMADD213PS   Z10, Z10, Z12
-	VBROADCASTSS  elementwise_magnitude<>+0(SB), Z10
-	VANDPS        Z10, Z11, Z10
-	VXORPS        Z14, Z14, Z14
-	VBROADCASTSS  elementwise_halfPower<>+0(SB), Z15
-	VCMPPS        $0x02, Z14, Z11, K1
-	VBLENDMPS     Z15, Z14, K1, Z1
-	VBROADCASTSS  elementwise_topPower<>+0(SB), Z11
-	VPADDD        Z1, Z11, Z11
-	VPSUBD        Z1, Z9, Z9
-	VMOVAPS       Z13, Z13
-	VFMADD213PS   Z9, Z9, Z13
-	VMULPS        Z11, Z13, Z13
-	VMULPS        Z11, Z11, Z11
-	VBROADCASTSS  elementwise_far<>+0(SB), Z9
-	VCMPPS        $0x01, Z10, Z9, K1
-	VBLENDMPS     Z13, Z12, K1, Z2
-	VBROADCASTSS  elementwise_beyond<>+0(SB), Z9
-	VCMPPS        $0x01, Z10, Z9, K1
-	VBLENDMPS     Z11, Z2, K1, Z3
-	VMOVUPS       Z3, (AX)
-	VADDPS        Z3, Z8, Z8
+	VMOVUPS      (AX), Z9
+	VSUBPS       Z0, Z9, Z9
+	VMOVAPS      Z9, Z10
+	VFMADD213PS  Z5, Z4, Z10
+	VSUBPS       Z5, Z10, Z11
+	VMOVAPS      Z9, Z9
+	VFNMADD231PS Z6, Z11, Z9
+	VFNMADD231PS Z7, Z11, Z9
+	VMULPS       Z9, Z9, Z12
+	VBROADCASTSS elementwise_exp0<>+0(SB), Z13
+	VBROADCASTSS elementwise_exp1<>+0(SB), Z15
+	VFMADD213PS  Z15, Z9, Z13
+	VBROADCASTSS elementwise_exp2<>+0(SB), Z14
+	VBROADCASTSS elementwise_exp3<>+0(SB), Z15
+	VFMADD213PS  Z15, Z9, Z14
+	VFMADD213PS  Z14, Z12, Z13
+	VBROADCASTSS elementwise_exp4<>+0(SB), Z14
+	VMULPS       Z9, Z14, Z14
+	VFMADD213PS  Z14, Z12, Z13
+	VPSLLD       $0x17, Z10, Z9
+	VBROADCASTSS elementwise_one<>+0(SB), Z10
+	VPADDD       Z10, Z9, Z10
+	VMOVAPS      Z13, Z12
+	VFMADD213PS  Z10, Z10, Z12
+	VBROADCASTSS elementwise_magnitude<>+0(SB), Z10
+	VANDPS       Z10, Z11, Z10
+	VBROADCASTSS elementwise_far<>+0(SB), Z14
+	VCMPPS       $0x01, Z10, Z14, K1
+	KORTESTW     K1, K1
+	JZ           exp7
+	VXORPS       Z14, Z14, Z14
+	VBROADCASTSS elementwise_halfPower<>+0(SB), Z15
+	VCMPPS       $0x02, Z14, Z11, K1
+	VBLENDMPS    Z15, Z14, K1, Z1
+	VBROADCASTSS elementwise_topPower<>+0(SB), Z11
+	VPADDD       Z1, Z11, Z11
+	VPSUBD       Z1, Z9, Z9
+	VMOVAPS      Z13, Z13
+	VFMADD213PS  Z9, Z9, Z13
+	VMULPS       Z11, Z13, Z13
+	VMULPS       Z11, Z11, Z11
+	VBROADCASTSS elementwise_far<>+0(SB), Z9
+	VCMPPS       $0x01, Z10, Z9, K1
+	VBLENDMPS    Z13, Z12, K1, Z2
+	VBROADCASTSS elementwise_beyond<>+0(SB), Z9
+	VCMPPS       $0x01, Z10, Z9, K1
+	VBLENDMPS    Z11, Z2, K1, Z3
+	VMOVAPS      Z3, Z12
+
+exp7:
+	VMOVUPS       Z12, (AX)
+	VADDPS        Z12, Z8, Z8
 	ADDQ          $0x40, AX
 	SUBQ          $0x10, CX
 	JNZ           next
@@ -780,6 +829,10 @@ next:
 	VFMADD213PS  Z6, Z6, Z11
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Z6
 	VANDPS       Z6, Z7, Z6
+	VBROADCASTSS elementwise_far<>+0(SB), Z13
+	VCMPPS       $0x01, Z6, Z13, K1
+	KORTESTW     K1, K1
+	JZ           exp8
 	VXORPS       Z13, Z13, Z13
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Z14
 	VCMPPS       $0x02, Z13, Z7, K1
@@ -797,10 +850,13 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Z5
 	VCMPPS       $0x01, Z6, Z5, K1
 	VBLENDMPS    Z7, Z9, K1, Z10
+	VMOVAPS      Z10, Z11
+
+exp8:
 	VBROADCASTSS elementwise_one<>+0(SB), Z5
-	VADDPS       Z5, Z10, Z10
-	VDIVPS       Z10, Z4, Z10
-	VMOVUPS      Z10, (AX)
+	VADDPS       Z5, Z11, Z11
+	VDIVPS       Z11, Z4, Z11
+	VMOVUPS      Z11, (AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	SUBQ         $0x10, DX
@@ -848,6 +904,10 @@ next:
 	VFMADD213PS  Z6, Z6, Z11
 	VBROADCASTSS elementwise_magnitude<>+0(SB), Z6
 	VANDPS       Z6, Z7, Z6
+	VBROADCASTSS elementwise_far<>+0(SB), Z13
+	VCMPPS       $0x01, Z6, Z13, K1
+	KORTESTW     K1, K1
+	JZ           exp9
 	VXORPS       Z13, Z13, Z13
 	VBROADCASTSS elementwise_halfPower<>+0(SB), Z14
 	VCMPPS       $0x02, Z13, Z7, K1
@@ -865,11 +925,14 @@ next:
 	VBROADCASTSS elementwise_beyond<>+0(SB), Z5
 	VCMPPS       $0x01, Z6, Z5, K1
 	VBLENDMPS    Z7, Z9, K1, Z10
+	VMOVAPS      Z10, Z11
+
+exp9:
 	VBROADCASTSS elementwise_one<>+0(SB), Z5
-	VADDPS       Z5, Z10, Z10
-	VDIVPS       Z10, Z4, Z10
-	VMULPS       (DX), Z10, Z10
-	VMOVUPS      Z10, (AX)
+	VADDPS       Z5, Z11, Z11
+	VDIVPS       Z11, Z4, Z11
+	VMULPS       (DX), Z11, Z11
+	VMOVUPS      Z11, (AX)
 	ADDQ         $0x40, AX
 	ADDQ         $0x40, CX
 	ADDQ         $0x40, DX

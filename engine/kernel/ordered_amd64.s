@@ -44,6 +44,10 @@ next:
 	VFMADD213PS  Y7, Y7, Y9
 	VBROADCASTSS ordered_magnitude<>+0(SB), Y7
 	VANDPS       Y7, Y8, Y7
+	VBROADCASTSS ordered_far<>+0(SB), Y11
+	VCMPPS       $0x01, Y7, Y11, Y11
+	VPTEST       Y11, Y11
+	JZ           exp1
 	VXORPS       Y11, Y11, Y11
 	VBROADCASTSS ordered_halfPower<>+0(SB), Y12
 	VCMPPS       $0x02, Y11, Y8, Y8
@@ -61,15 +65,18 @@ next:
 	VBROADCASTSS ordered_beyond<>+0(SB), Y8
 	VCMPPS       $0x01, Y7, Y8, Y7
 	VBLENDVPS    Y7, Y11, Y6, Y6
-	VMOVUPS      Y6, (AX)
-	VEXTRACTF128 $0x01, Y6, X7
-	VADDPS       X6, X7, X7
-	VMOVHLPS     X7, X7, X6
-	VADDPS       X6, X7, X7
-	VMOVSHDUP    X7, X6
-	VADDSS       X6, X7, X7
-	VCVTSS2SD    X7, X7, X7
-	VADDSD       X7, X5, X5
+	VMOVAPS      Y6, Y9
+
+exp1:
+	VMOVUPS      Y9, (AX)
+	VEXTRACTF128 $0x01, Y9, X6
+	VADDPS       X9, X6, X6
+	VMOVHLPS     X6, X6, X7
+	VADDPS       X7, X6, X6
+	VMOVSHDUP    X6, X7
+	VADDSS       X7, X6, X6
+	VCVTSS2SD    X6, X6, X6
+	VADDSD       X6, X5, X5
 	ADDQ         $0x20, AX
 	SUBQ         $0x08, CX
 	JNZ          next
@@ -110,14 +117,14 @@ GLOBL ordered_one<>(SB), RODATA|NOPTR, $4
 DATA ordered_magnitude<>+0(SB)/4, $0x7fffffff
 GLOBL ordered_magnitude<>(SB), RODATA|NOPTR, $4
 
+DATA ordered_far<>+0(SB)/4, $0x42fc0000
+GLOBL ordered_far<>(SB), RODATA|NOPTR, $4
+
 DATA ordered_halfPower<>+0(SB)/4, $0x82000000
 GLOBL ordered_halfPower<>(SB), RODATA|NOPTR, $4
 
 DATA ordered_topPower<>+0(SB)/4, $0x7f000000
 GLOBL ordered_topPower<>(SB), RODATA|NOPTR, $4
-
-DATA ordered_far<>+0(SB)/4, $0x42fc0000
-GLOBL ordered_far<>(SB), RODATA|NOPTR, $4
 
 DATA ordered_beyond<>+0(SB)/4, $0x43400000
 GLOBL ordered_beyond<>(SB), RODATA|NOPTR, $4

@@ -81,8 +81,10 @@ func (w width) expPolynomial(c expConstants, b reg.VecVirtual) reg.VecVirtual {
 	return high
 }
 
-// expFar replaces near where |n| > 126.
+// expFar replaces near where |n| > 126, which is rare.
 func (w width) expFar(n, size, power, j, near reg.VecVirtual) reg.VecVirtual {
+	far, done := w.fill("far", float32bits(126)), newLabel("exp")
+	w.skipUnless(lessThan, far, size, done)
 	nothing := w.vector()
 	zero(nothing)
 	half := w.choose(lessEqual, n, nothing, w.fill("halfPower", 0x82000000), nothing)
@@ -93,8 +95,10 @@ func (w width) expFar(n, size, power, j, near reg.VecVirtual) reg.VecVirtual {
 	VFMADD213PS(s2, s2, scaled)
 	VMULPS(s1, scaled, scaled)
 	VMULPS(s1, s1, s1) // 0 or infinity
-	near = w.choose(lessThan, w.fill("far", float32bits(126)), size, scaled, near)
-	return w.choose(lessThan, w.fill("beyond", float32bits(192)), size, s1, near)
+	scaled = w.choose(lessThan, w.fill("far", float32bits(126)), size, scaled, near)
+	VMOVAPS(w.choose(lessThan, w.fill("beyond", float32bits(192)), size, s1, scaled), near)
+	Label(done)
+	return near
 }
 
 // scaleMax: x *= scale, and the greatest of the results.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 
 	. "github.com/mmcloughlin/avo/build"
@@ -173,6 +174,28 @@ func (w width) choose(predicate uint64, a, b, yes, no reg.VecVirtual) reg.VecVir
 		VBLENDVPS(mask, yes, no, out)
 	}
 	return out
+}
+
+// skipUnless jumps to label if a compares with b by the predicate nowhere.
+func (w width) skipUnless(predicate uint64, a, b reg.VecVirtual, label string) {
+	if w == avx512 {
+		k := K()
+		VCMPPS(Imm(predicate), b, a, k)
+		KORTESTW(k, k)
+	} else {
+		mask := w.vector()
+		VCMPPS(Imm(predicate), b, a, mask)
+		VPTEST(mask, mask)
+	}
+	JZ(LabelRef(label))
+}
+
+var labels int
+
+// newLabel returns a label that no other has.
+func newLabel(name string) string {
+	labels++
+	return fmt.Sprint(name, labels)
 }
 
 // VCMPPS predicates.
