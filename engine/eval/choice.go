@@ -245,7 +245,7 @@ func (c *Choice) Run(ctx context.Context, m Context, done []ChoiceItem, each fun
 		return nil, err
 	}
 	items := slices.Clone(done)
-	t := taskRun{stage: stageChoice, options: c.options, groups: c.groups, queries: func(_ int, r rows) []query { return continuationQueries(r) }}
+	t := taskRun{stage: stageChoice, options: c.options, groups: c.groups, most: 4 * mostTasks, queries: func(_ int, r rows) []query { return continuationQueries(r) }}
 	t.finish = func(i int, logProbs []float64) error {
 		items = append(items, c.item(i, logProbs))
 		return each(items[i])

@@ -4,9 +4,14 @@
 // Every evaluator is made in two steps. New... reads, checks and tokenises its input and says which context it needs;
 // Run evaluates, calls back for every finished item, and skips items that a checkpoint already has. Write... prints
 // the finished items: upstream's lines, and JSON lines with what upstream keeps to itself (docs/format/output.md).
-// Items are always packed into batches in the same way, by the options alone, so that a run continued from a checkpoint
-// gives the very figures of one that was not interrupted. Another packing changes rounding only: below 1e-5 nats where
-// all is computed in float32, but up to some 1e-4 where activations are rounded to float16 or less.
+// Tasks are packed into batches as upstream packs them, and batches cut into physical ones as upstream cuts them, by the
+// options alone, so that a run continued from a checkpoint gives the very figures of one that was not interrupted: what was
+// not finished of a batch is evaluated with the whole of it. Another packing changes rounding only: below 1e-5 nats where
+// all is computed in float32, but up to some 1e-4 where activations are rounded to float16 or less. Chunks of a text are
+// decoded one after the other, or so many as fill a physical batch, where upstream decodes parts of several chunks at once. Even
+// by the kernels of upstream's order, in which sums depend on the batch, that gives the same figures where the parts have a
+// multiple of 64 tokens: for contexts of a multiple of 512, except for the last three chunks if three are left over for the last
+// batch of four. Batches of recurrent models upstream cuts in another way.
 //
 // # Winogrande
 //

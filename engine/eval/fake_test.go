@@ -28,6 +28,8 @@ func newHashModel(vocab, part int) *hashModel {
 	return &hashModel{vocab: vocab, part: part, history: map[int32][]int32{}}
 }
 
+func (m *hashModel) NBatch() int { return 2048 }
+
 func (m *hashModel) NUBatch() int { return m.part }
 
 func (m *hashModel) Clear() { clear(m.history) }

@@ -149,7 +149,7 @@ func (h *HellaSwag) Run(ctx context.Context, c Context, done []HellaSwagItem, ea
 		return nil, err
 	}
 	items := slices.Clone(done)
-	t := taskRun{stage: stageHellaSwag, options: h.options, groups: h.groups, queries: func(_ int, r rows) []query { return continuationQueries(r) }}
+	t := taskRun{stage: stageHellaSwag, options: h.options, groups: h.groups, most: 4 * mostTasks, queries: func(_ int, r rows) []query { return continuationQueries(r) }}
 	t.finish = func(i int, logProbs []float64) error {
 		items = append(items, h.item(i, continuationScores(h.groups[i], logProbs)))
 		return each(items[i])
@@ -171,12 +171,19 @@ func checkDone(stage string, done, tasks int, entry func(i int) (n int, hash, wa
 	return nil
 }
 
+// mostTasks is how many tasks of four continuations upstream evaluates at once.
+const mostTasks = 32
+
 // continuationQueries asks for every token of every continuation. The first ones come from the last common token.
 func continuationQueries(r rows) []query {
 	var q []query
 	for s, tokens := range r.sequences {
 		for j := r.prefix; j < len(tokens); j++ {
-			q = append(q, query{row: r.of(s, j-1), token: tokens[j], single: j > r.prefix})
+			in := summedSingle
+			if j == r.prefix {
+				in = asProbability
+			}
+			q = append(q, query{row: r.of(s, j-1), token: tokens[j], in: in})
 		}
 	}
 	return q

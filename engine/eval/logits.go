@@ -5,8 +5,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"math"
 	"sync"
+
+	"attnbudget/engine/kernel/upstream"
 )
 
 // A logits file holds the log-probabilities of a base model for every scored token of a text. Both formats have a head, the
@@ -251,7 +252,7 @@ func (p *Perplexity) text() []int32 { return p.tokens[:p.Chunks*p.NCtx] }
 func sumExp(logits []float32, top float32) float64 {
 	var sum float64
 	for _, l := range logits {
-		sum += float64(float32(math.Exp(float64(l - top))))
+		sum += float64(upstream.ScalarExp(l - top))
 	}
 	return sum
 }

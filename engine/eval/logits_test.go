@@ -123,9 +123,9 @@ func TestCodesKeepLogProbabilities(t *testing.T) {
 	encodeCodes(row, logits, 0)
 	scale := math.Float32frombits(binary.LittleEndian.Uint32(row))
 	lowest := math.Float32frombits(binary.LittleEndian.Uint32(row[4:]))
-	floor := logProb(logits, int32(slices.Index(logits, slices.Max(logits))), false) - codeRange
+	floor := summedDouble.logProb(logits, int32(slices.Index(logits, slices.Max(logits)))) - codeRange
 	for i := range logits {
-		want := max(logProb(logits, int32(i), false), floor)
+		want := max(summedDouble.logProb(logits, int32(i)), floor)
 		got := float64(scale)*float64(binary.LittleEndian.Uint16(row[8+2*i:])) + float64(lowest)
 		if math.Abs(got-want) > float64(scale)/2+1e-5 {
 			t.Errorf("entry %d: %v, want %v", i, got, want)
@@ -140,12 +140,12 @@ func TestFloat32LogitsAreLogProbabilities(t *testing.T) {
 	logits := newHashModel(300, 1).after([]int32{1, 2, 3})
 	logits[7], logits[8] = -1000, float32(math.Inf(-1))
 	row := make([]byte, LogitsFloat32.rowBytes(300))
-	if got, want := encodeExactly(row, logits, 9), logProb(logits, 9, false); got != want {
+	if got, want := encodeExactly(row, logits, 9), summedDouble.logProb(logits, 9); got != want {
 		t.Errorf("token: %v, want %v", got, want)
 	}
 	for i := range logits {
 		got := math.Float32frombits(binary.LittleEndian.Uint32(row[4*i:]))
-		if want := float32(logProb(logits, int32(i), false)); got != want {
+		if want := float32(summedDouble.logProb(logits, int32(i))); got != want {
 			t.Errorf("entry %d: %v, want %v", i, got, want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"attnbudget/engine"
+	"attnbudget/engine/kernel"
 )
 
 // TestResultsDoNotDependOnPackingInTheEngine evaluates the same items alone and side by side, on every architecture:
@@ -82,7 +83,30 @@ func TestResultsDoNotDependOnPackingInTheEngine(t *testing.T) {
 }
 
 func TestAContinuedRunGivesTheSameFiguresInTheEngine(t *testing.T) {
-	m, tok := shippedModel(t)
+	for _, kernels := range []string{"auto", "upstream"} {
+		t.Run(kernels, func(t *testing.T) {
+			useKernels(t, kernels)
+			continuedRuns(t)
+		})
+	}
+}
+
+// useKernels lasts until the test ends.
+func useKernels(t *testing.T, name string) {
+	t.Helper()
+	before := kernel.Name()
+	if err := kernel.Use(name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := kernel.Use(before); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func continuedRuns(t *testing.T) {
+	m, tok := quantisedModel(t, "Q4_K_M")
 	none := func(Chunk) error { return nil }
 	p, err := NewPerplexity(tok, builtinInput(t, "evaluation.txt"), PerplexityOptions{NCtx: 96, NBatch: 384, Chunks: 7})
 	if err != nil {
@@ -116,6 +140,59 @@ func TestAContinuedRunGivesTheSameFiguresInTheEngine(t *testing.T) {
 	for n := range wantTasks {
 		if got := runTasks(wantTasks[:n]); !slices.Equal(got, wantTasks) {
 			t.Errorf("continued after %d tasks: %v, want %v", n, got, wantTasks)
+		}
+	}
+}
+
+// Upstream's defaults give every HellaSwag task a batch of its own and put two Winogrande tasks into one.
+func TestTasksArePackedAsUpstreamPacksThem(t *testing.T) {
+	groups := func(sequences, n int) []group {
+		g := group{prefix: 10}
+		for range sequences {
+			g.sequences = append(g.sequences, make([]int32, 30))
+		}
+		return slices.Repeat([]group{g}, n)
+	}
+	for _, c := range []struct {
+		name    string
+		t       taskRun
+		ends    []int // of the first batches
+		options TaskOptions
+	}{
+		{"hellaswag", taskRun{groups: groups(4, 5), most: 4 * mostTasks}, []int{1, 2, 3, 4, 5}, TaskOptions{}},
+		{"winogrande", taskRun{groups: groups(2, 5), most: 2 * mostSentences}, []int{2, 4, 5}, TaskOptions{}},
+		{"more sequences", taskRun{groups: groups(4, 5), most: 4 * mostTasks}, []int{2, 4, 5}, TaskOptions{Sequences: 11}},
+		{"few cells, in steps of 256", taskRun{groups: groups(4, 9), most: 4 * mostTasks}, []int{5, 9}, TaskOptions{Sequences: 200, NCtx: 2}},
+		{"small batches", taskRun{groups: groups(4, 5), most: 4 * mostTasks}, []int{4, 5}, TaskOptions{Sequences: 16, NBatch: 64}},
+		{"the most tasks", taskRun{groups: groups(4, 50), most: 4 * mostTasks}, []int{32, 50}, TaskOptions{Sequences: 256}},
+	} {
+		c.t.options = c.options.withDefaults()
+		from := 0
+		for _, end := range c.ends {
+			if from = c.t.packed(from); from != end {
+				t.Errorf("%s: a batch ends at %d, expected %d", c.name, from, end)
+			}
+		}
+	}
+}
+
+func TestBatchesAreCutAsUpstreamCutsThem(t *testing.T) {
+	m, _ := shippedModel(t)
+	for _, c := range []struct {
+		nBatch, nUBatch, n int
+		cuts               []int
+	}{
+		{2048, 512, 1100, []int{512, 1024, 1100}},
+		{700, 512, 1500, []int{512, 700, 1212, 1400, 1500}},
+		{100, 512, 250, []int{100, 200, 250}},
+	} {
+		s := scorer{context: newContext(t, m, engine.ContextOptions{NCtx: 256, NBatch: c.nBatch, NUBatch: c.nUBatch})}
+		var cuts []int
+		for _, to := range s.parts(c.n) {
+			cuts = append(cuts, to)
+		}
+		if !slices.Equal(cuts, c.cuts) {
+			t.Errorf("%d tokens in batches of %d and %d: cut at %d, expected %d", c.n, c.nBatch, c.nUBatch, cuts, c.cuts)
 		}
 	}
 }

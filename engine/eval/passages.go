@@ -67,7 +67,7 @@ func (p passages) batch(start, n int) (b *batch, rows []int, targets []int32) {
 			if pos == 0 && p.addBOS {
 				token = p.bos
 			}
-			b.add(token, pos, int32(seq))
+			b.add(token, pos, pos >= p.first(), int32(seq))
 		}
 	}
 	return b, rows, targets

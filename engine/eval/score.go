@@ -2,11 +2,13 @@ package eval
 
 import (
 	"context"
+	"iter"
 	"math"
 	"runtime"
 	"sync/atomic"
 
 	"attnbudget/engine"
+	"attnbudget/engine/kernel/upstream"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -16,22 +18,26 @@ type Context interface {
 	Decode(ctx context.Context, b *engine.Batch) error
 	Logits(i int) []float32
 	Clear()
+	NBatch() int
 	NUBatch() int
 }
 
 // query asks for the log-probability of a token after a row of a batch.
 type query struct {
-	row    int
-	token  int32
-	single bool // sum the probabilities in float32, as upstream's task evaluators do
+	row   int
+	token int32
+	in    arithmetic
 }
 
-// batch collects tokens for a Decode; its logits are asked for by queries.
+// batch collects tokens for a Decode.
 type batch struct{ engine.Batch }
 
-func (b *batch) add(token int32, pos int, seqs ...int32) {
+// add adds a token. Logits are wanted where upstream wants them, even if nothing is read from them: the kernels of upstream's
+// order add up a row in one way or another depending on which rows are computed with it.
+func (b *batch) add(token int32, pos int, logits bool, seqs ...int32) {
 	b.Tokens = append(b.Tokens, token)
 	b.Pos = append(b.Pos, int32(pos))
+	b.Logits = append(b.Logits, logits)
 	b.Seqs = append(b.Seqs, seqs)
 }
 
@@ -50,7 +56,7 @@ func (s scorer) score(ctx context.Context, b *batch, queries []query) ([]float64
 	}
 	out := make([]float64, len(queries))
 	err := s.visit(ctx, b, rows, func(i int, logits []float32) error {
-		out[i] = logProb(logits, queries[i].token, queries[i].single)
+		out[i] = queries[i].in.logProb(logits, queries[i].token)
 		return nil
 	})
 	return out, err
@@ -60,13 +66,8 @@ func (s scorer) score(ctx context.Context, b *batch, queries []query) ([]float64
 // context gets what it computes at once anyway, part by part, because the logits of a whole batch can take gigabytes. An error
 // of f ends it.
 func (s scorer) visit(ctx context.Context, b *batch, rows []int, f func(i int, logits []float32) error) error {
-	b.Logits = make([]bool, len(b.Tokens))
-	for _, row := range rows {
-		b.Logits[row] = true
-	}
-	next, size := 0, s.context.NUBatch()
-	for from := 0; from < len(b.Tokens); from += size {
-		to := min(from+size, len(b.Tokens))
+	next := 0
+	for from, to := range s.parts(len(b.Tokens)) {
 		part := engine.Batch{Tokens: b.Tokens[from:to], Pos: b.Pos[from:to], Seqs: b.Seqs[from:to], Logits: b.Logits[from:to]}
 		if err := s.context.Decode(ctx, &part); err != nil {
 			return err
@@ -84,21 +85,49 @@ func (s scorer) visit(ctx context.Context, b *batch, rows []int, f func(i int, l
 	return nil
 }
 
-// logProb is the natural logarithm of the softmax of logits at token. As upstream, differences and exponentials are
-// float32; their sum is float64, or float32 if single.
-func logProb(logits []float32, token int32, single bool) float64 {
+// parts are the physical batches [from, to) of n tokens: those of NUBatch tokens that batches of NBatch are cut into.
+func (s scorer) parts(n int) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for start := 0; start < n; start += s.context.NBatch() {
+			end := min(start+s.context.NBatch(), n)
+			for from := start; from < end; from += s.context.NUBatch() {
+				if !yield(from, min(from+s.context.NUBatch(), end)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// arithmetic is how upstream computes a log-probability. Differences and exponentials are always float32.
+type arithmetic int
+
+const (
+	summedDouble  arithmetic = iota // sum and logarithm in float64
+	summedSingle                    // all in float32
+	asProbability                   // the logarithm of a probability in float32, of a sum in float64
+)
+
+// logProb is the natural logarithm of the softmax of logits at token.
+func (a arithmetic) logProb(logits []float32, token int32) float64 {
 	top := logits[0]
 	for _, l := range logits[1:] {
 		top = max(top, l) // NaN wins, and shows in the result
 	}
-	if single {
+	d := logits[token] - top
+	switch a {
+	case summedSingle:
 		var sum float32
 		for _, l := range logits {
-			sum += float32(math.Exp(float64(l - top)))
+			sum += upstream.ScalarExp(l - top)
 		}
-		return float64(logits[token] - top - float32(math.Log(float64(sum))))
+		return float64(d - upstream.Log(sum))
+	case asProbability:
+		if p := float32(float64(upstream.ScalarExp(d)) / sumExp(logits, top)); p >= 0x1p-126 { // below that float32 ends, and upstream has -Inf
+			return float64(upstream.Log(p))
+		}
 	}
-	return float64(logits[token]-top) - math.Log(sumExp(logits, top))
+	return float64(d) - math.Log(sumExp(logits, top))
 }
 
 // parallel calls f(0) to f(n-1) from several goroutines and gives one of their errors. After an error no more are begun.

@@ -16,7 +16,7 @@ import (
 // TaskOptions of an evaluation by tasks; a zero field takes its default.
 type TaskOptions struct {
 	Tasks     int // so many; default all
-	NCtx      int // tokens per sequence: the context has upstream's 4 times as many cells; default 512
+	NCtx      int // tokens per sequence: the context has as many times the cells as sequences; default 512
 	NBatch    int // tokens decoded at once; default 2048
 	Sequences int // of the context: how many continuations are evaluated at once; default 4, as upstream
 	Threads   int // for reading logits; default one per processor
@@ -25,7 +25,7 @@ type TaskOptions struct {
 	Corrected bool      // Winogrande: the result is by the corrected rule, not by upstream's; both are recorded
 }
 
-// parallelSequences is upstream's least number of sequences for task evaluators, by which it multiplies the context.
+// parallelSequences is upstream's least number of sequences for task evaluators.
 const parallelSequences = 4
 
 func (o TaskOptions) withDefaults() TaskOptions {
@@ -42,7 +42,10 @@ func (o TaskOptions) check(stage string) error {
 }
 
 // Cells is the size of the context the options ask for.
-func (o TaskOptions) Cells() int { return parallelSequences * o.withDefaults().NCtx }
+func (o TaskOptions) Cells() int {
+	o = o.withDefaults()
+	return o.Sequences * o.NCtx
+}
 
 // contextOptions is base with the size that an evaluation needs.
 func (o TaskOptions) contextOptions(base engine.ContextOptions) engine.ContextOptions {
@@ -138,29 +141,32 @@ func (r rows) of(s, j int) int {
 	return row
 }
 
-// add puts the group into b, as sequences from seq on.
-func (g group) add(b *batch, seq int) rows {
+// add puts the group into b, as sequences from seq on. Logits are wanted of the last common token and of those behind it, of
+// a continuation's last only if ends is set.
+func (g group) add(b *batch, seq int, ends bool) rows {
 	r := rows{g, len(b.Tokens)}
 	all := make([]int32, len(g.sequences))
 	for i := range all {
 		all[i] = int32(seq + i)
 	}
 	for pos, token := range g.sequences[0][:g.prefix] {
-		b.add(token, pos, all...)
+		b.add(token, pos, pos == g.prefix-1, all...)
 	}
 	for i, s := range g.sequences {
 		for pos := g.prefix; pos < len(s); pos++ {
-			b.add(s[pos], pos, int32(seq+i))
+			b.add(s[pos], pos, ends || pos < len(s)-1, int32(seq+i))
 		}
 	}
 	return r
 }
 
-// taskRun evaluates groups from start on, as many at once as the context takes.
+// taskRun evaluates groups, as many at once as upstream does.
 type taskRun struct {
 	stage   string
 	options TaskOptions
 	groups  []group
+	most    int  // sequences that upstream evaluates at once if the context has them
+	ends    bool // upstream computes logits after the last token of a continuation too
 	queries func(i int, r rows) []query
 	finish  func(i int, logProbs []float64) error // answers to the queries of group i, in their order
 }
@@ -183,12 +189,13 @@ func (t taskRun) run(ctx context.Context, c Context, start int) error {
 
 // packed is the end of the batch that begins with group from: as many as there are sequences and cells, at least one.
 func (t taskRun) packed(from int) int {
+	context := (t.options.Cells() + 255) / 256 * 256 // the step of contexts, here and upstream
 	cells, sequences := 0, 0
 	for i := from; i < len(t.groups); i++ {
 		g := t.groups[i]
 		cells += g.cells()
 		sequences += len(g.sequences)
-		if i > from && (cells > min(t.options.Cells(), t.options.NBatch) || sequences > t.options.Sequences) {
+		if i > from && (cells > context || sequences > min(t.most, t.options.Sequences)) {
 			return i
 		}
 	}
@@ -201,7 +208,7 @@ func (t taskRun) evaluate(ctx context.Context, s scorer, from, to, start int) er
 	var queries [][]query
 	seq := 0
 	for i := from; i < to; i++ {
-		queries = append(queries, t.queries(i, t.groups[i].add(&b, seq)))
+		queries = append(queries, t.queries(i, t.groups[i].add(&b, seq, t.ends)))
 		seq += len(t.groups[i].sequences)
 	}
 	values, err := t.answer(ctx, s, &b, queries)

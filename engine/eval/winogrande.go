@@ -212,17 +212,20 @@ func scoredSpans(tok *tokenizer.Tokenizer, t WinograndeTask, g group) [2]span {
 	return spans
 }
 
+// mostSentences is how many tasks upstream evaluates at once.
+const mostSentences = 128
+
 // queries asks for the scored tokens of both sentences and last, if the defect is at work, for the second sentence's first
 // token by the wrong logits.
 func (w *Winogrande) queries(i int, r rows) []query {
 	var q []query
 	for s, sp := range w.spans[i] {
 		for j := sp.from; j < sp.to; j++ {
-			q = append(q, query{row: r.of(s, j-1), token: r.sequences[s][j], single: true})
+			q = append(q, query{row: r.of(s, j-1), token: r.sequences[s][j], in: summedSingle})
 		}
 	}
 	if w.defective(i) {
-		q = append(q, query{row: r.of(0, len(r.sequences[0])-1), token: r.sequences[1][r.prefix], single: true})
+		q = append(q, query{row: r.of(0, len(r.sequences[0])-1), token: r.sequences[1][r.prefix], in: summedSingle})
 	}
 	return q
 }
@@ -239,7 +242,7 @@ func (w *Winogrande) Run(ctx context.Context, c Context, done []WinograndeItem, 
 		return nil, err
 	}
 	items := slices.Clone(done)
-	t := taskRun{stage: stageWinogrande, options: w.options, groups: w.groups, queries: w.queries}
+	t := taskRun{stage: stageWinogrande, options: w.options, groups: w.groups, most: 2 * mostSentences, ends: true, queries: w.queries}
 	t.finish = func(i int, logProbs []float64) error {
 		items = append(items, w.item(i, logProbs))
 		return each(items[i])
