@@ -86,7 +86,7 @@ func TestMultipleChoiceCountsItsTasks(t *testing.T) {
 	if w := c.work[workKey{"glossary", p.Conditions[0].Name}]; w.passes != 2 || w.length < 10 {
 		t.Errorf("work %+v", w)
 	}
-	if !slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "has 2 tasks, fewer than the limit of 3") }) {
+	if !slices.ContainsFunc(p.Warnings, func(w string) bool { return strings.Contains(w, "3 tasks are wanted, it has 2") }) {
 		t.Errorf("warnings %q", p.Warnings)
 	}
 	if len(p.Tables) != 1 || !slices.Equal(p.Tables[0].Cells, []string{plan.MetricChoiceAccuracy}) {

@@ -30,61 +30,45 @@ func (c *Campaign) measureInput(cond condition, text []byte) {
 			c.doc.wrong(at("models", m.Name), "", "the tokenizer of model %q cannot be used: %s", m.Name, c.shorten(err, m.Source))
 			continue
 		}
-		var w work
-		switch cond.Stage {
-		case plan.Perplexity, plan.KLDivergence:
-			w, err = measureText(tok, in, cond)
-		case plan.HellaSwag:
-			w, err = measureHellaSwag(tok, in, cond)
-		case plan.Winogrande:
-			w, err = c.measureWinogrande(tok, in, cond)
-		case plan.MultipleChoice:
-			w, err = measureChoice(tok, in, cond)
-		}
+		w, warnings, err := measure(tok, in, cond)
 		if err != nil {
 			c.noteInput(m, cond, err)
 			continue
 		}
-		if cond.Tasks > int(w.passes) {
-			c.warn("line %d: %s has %d tasks, fewer than the limit of %d", c.doc.node(cond.at).Line, in.Name, w.passes, cond.Tasks)
+		for _, warning := range warnings {
+			c.warn("%s", warning)
 		}
 		c.work[workKey{m.Name, cond.Name}] = w
 	}
 }
 
-func measureText(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
+// measure counts the work of a condition, and hands on what the evaluator warns of.
+func measure(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, []string, error) {
+	switch cond.Stage {
+	case plan.HellaSwag:
+		h, err := eval.NewHellaSwag(tok, in, taskOptions(cond))
+		if err != nil {
+			return work{}, nil, err
+		}
+		return measureTasks(tok, h.Tasks), h.Warnings, nil
+	case plan.Winogrande:
+		w, err := eval.NewWinogrande(tok, in, taskOptions(cond))
+		if err != nil {
+			return work{}, nil, err
+		}
+		return measureTasks(tok, w.Tasks), w.Warnings, nil
+	case plan.MultipleChoice:
+		q, err := eval.NewChoice(tok, in, taskOptions(cond))
+		if err != nil {
+			return work{}, nil, err
+		}
+		return measureTasks(tok, q.Tasks), q.Warnings, nil
+	}
 	p, err := eval.NewPerplexity(tok, in, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks})
 	if err != nil {
-		return work{}, err
+		return work{}, nil, err
 	}
-	return work{passes: int64(p.Chunks), length: int64(cond.Context), logits: p.LogitsBytes()}, nil
-}
-
-func measureHellaSwag(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
-	h, err := eval.NewHellaSwag(tok, in, taskOptions(cond))
-	if err != nil {
-		return work{}, err
-	}
-	return measureTasks(tok, h.Tasks), nil
-}
-
-func (c *Campaign) measureWinogrande(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
-	w, err := eval.NewWinogrande(tok, in, taskOptions(cond))
-	if err != nil {
-		return work{}, err
-	}
-	for _, warning := range w.Warnings {
-		c.warn("%s", warning)
-	}
-	return measureTasks(tok, w.Tasks), nil
-}
-
-func measureChoice(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, error) {
-	q, err := eval.NewChoice(tok, in, taskOptions(cond))
-	if err != nil {
-		return work{}, err
-	}
-	return measureTasks(tok, q.Tasks), nil
+	return work{passes: int64(p.Chunks), length: int64(cond.Context), logits: p.LogitsBytes()}, p.Warnings, nil
 }
 
 func taskOptions(cond condition) eval.TaskOptions {

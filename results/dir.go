@@ -26,6 +26,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"attnbudget/atomicfile"
@@ -188,8 +189,11 @@ func (d *Dir) CheckpointPath(unit string) string {
 	return d.file("work", "checkpoints", unit+".jsonl")
 }
 
-// StatePath is where a state is kept.
-func (d *Dir) StatePath(state string) string { return d.file("work", "states", state+".state") }
+// StatePath is where a state is kept. What a state is made of before it is whole stands beside it, in files whose names begin
+// with the state's own, as StatePath.part.
+func (d *Dir) StatePath(state string) string { return d.file("work", "states", state+stateExt) }
+
+const stateExt = ".state"
 
 // readJSON decodes one JSON file. Unknown fields are accepted: a newer minor version may have added some.
 func readJSON(path string, v any) error {
@@ -204,13 +208,32 @@ func readJSON(path string, v any) error {
 }
 
 // Checkpoints lists the paths of the checkpoints there are.
-func (d *Dir) Checkpoints() ([]string, error) { return d.workFiles("checkpoints", ".jsonl") }
+func (d *Dir) Checkpoints() ([]string, error) {
+	names, err := d.workFiles("checkpoints")
+	var out []string
+	for _, name := range names {
+		if filepath.Ext(name) == ".jsonl" {
+			out = append(out, d.file("work", "checkpoints", name))
+		}
+	}
+	return out, err
+}
 
-// States lists the paths of the states there are.
-func (d *Dir) States() ([]string, error) { return d.workFiles("states", ".state") }
+// StateFiles lists the paths of the files of all states, by the state's id: whole ones, and what is there of unfinished ones.
+func (d *Dir) StateFiles() (map[string][]string, error) {
+	names, err := d.workFiles("states")
+	out := map[string][]string{}
+	for _, name := range names {
+		id, rest, ok := strings.Cut(name, stateExt)
+		if ok && (rest == "" || rest[0] == '.') && !strings.HasPrefix(name, ".") {
+			out[id] = append(out[id], d.file("work", "states", name))
+		}
+	}
+	return out, err
+}
 
-// workFiles does not use filepath.Glob, to which the folder's own name could be a pattern.
-func (d *Dir) workFiles(folder, ext string) ([]string, error) {
+// workFiles lists the names of the files in a folder of work, none when there is no such folder.
+func (d *Dir) workFiles(folder string) ([]string, error) {
 	entries, err := os.ReadDir(d.file("work", folder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -220,9 +243,7 @@ func (d *Dir) workFiles(folder, ext string) ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if filepath.Ext(e.Name()) == ext {
-			out = append(out, d.file("work", folder, e.Name()))
-		}
+		out = append(out, e.Name())
 	}
 	return out, nil
 }

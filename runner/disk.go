@@ -3,6 +3,7 @@ package runner
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"attnbudget/plan"
 	"attnbudget/results"
@@ -22,10 +23,12 @@ func (e *DiskError) Error() string {
 		"make room, choose another --dir, or plan fewer depths or chunks", e.Path, e.Need/mib, e.Free/mib)
 }
 
-// checkDisk compares what the states of the coming units take with the free space. State files that are there already are
-// used or removed, so their space counts as free. Where the system does not tell, nothing is refused.
+// checkDisk compares what the states of the coming units take with the free space. What there is of a state, whole or not, is
+// used, replaced or removed, so its space counts as free; unless units want it that this session does not run. Where the system
+// does not tell, nothing is refused.
 func checkDisk(p *plan.Plan, dir *results.Dir, decisions []decision) error {
-	need := p.StateBytes(unitsWithStates(decisions))
+	units := unitsWithStates(decisions)
+	need := p.StateBytes(units)
 	if need == 0 {
 		return nil
 	}
@@ -33,20 +36,35 @@ func checkDisk(p *plan.Plan, dir *results.Dir, decisions []decision) error {
 	if err != nil {
 		return nil
 	}
-	free := int64(min(usage.Free, 1<<62))
-	paths, err := dir.States()
+	there, err := ownBytes(dir, decisions, units)
 	if err != nil {
 		return err
 	}
-	for _, path := range paths {
-		if info, err := os.Stat(path); err == nil {
-			free += info.Size()
-		}
-	}
-	if need > free {
+	if free := int64(min(usage.Free, 1<<62)) + there; need > free {
 		return &DiskError{dir.Path(), need, free}
 	}
 	return nil
+}
+
+// ownBytes is the space of the files of states that this session uses, replaces or removes.
+func ownBytes(dir *results.Dir, decisions []decision, units []plan.Unit) (int64, error) {
+	files, err := dir.StateFiles()
+	if err != nil {
+		return 0, err
+	}
+	var sum int64
+	for id, paths := range files {
+		loaded := slices.ContainsFunc(units, func(u plan.Unit) bool { return u.State == id })
+		if !loaded && wanted(decisions, id) {
+			continue
+		}
+		for _, path := range paths {
+			if info, err := os.Stat(path); err == nil {
+				sum += info.Size()
+			}
+		}
+	}
+	return sum, nil
 }
 
 // unitsWithStates are the units whose states this session makes or keeps: those that run, and those that are left for

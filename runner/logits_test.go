@@ -5,10 +5,13 @@ import (
 	"errors"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"attnbudget/plan"
 	"attnbudget/results"
+
+	"github.com/shirou/gopsutil/v4/disk"
 )
 
 // newLogitsBench plans a divergence of two arms from the second, which therefore makes the logits for both.
@@ -94,6 +97,111 @@ func TestStatesThatDoNotFitOnTheDiskAreRefusedBeforeAnythingRuns(t *testing.T) {
 	if _, calls, err := b.run(t.Context()); err != nil || len(calls) != 1 {
 		t.Errorf("a unit without a state: %v after jobs %v", err, calls)
 	}
+}
+
+// breaksOff begins to make the state and ends as the behaviour says.
+func breaksOff(t *testing.T, end behaviour) behaviour {
+	return func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		write(t, job.State+".part", "half of it")
+		write(t, job.State+".part.jsonl", "a line")
+		return end(ctx, job, p)
+	}
+}
+
+var unfinished = []string{"logits.state.part", "logits.state.part.jsonl"}
+
+func TestAnUnfinishedStateStaysForWhoeverGoesOnWithIt(t *testing.T) {
+	b := newLogitsBench(t)
+	ctx, abort := context.WithCancel(t.Context())
+	b.x.script["state "+logitsOfA] = breaksOff(t, func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		abort()
+		return hang(ctx, job, p)
+	})
+	if _, _, err := b.run(ctx); !errors.Is(err, ErrInterrupted) {
+		t.Fatal(err)
+	}
+	equal(t, "files after the abort", unfinished, b.files("work/states"))
+	b.x.script["state "+logitsOfA] = breaksOff(t, fails(results.Failure{Kind: results.Timeout, Message: "too long"}))
+	b.mustRun()
+	equal(t, "files after the failure", unfinished, b.files("work/states"))
+	b.mustRun()
+	equal(t, "files after a run that tries nothing again", unfinished, b.files("work/states"))
+	b.o.RetryFailed = true
+	b.x.script["state "+logitsOfA] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		equal(t, "files of the retry", unfinished, b.files("work/states"))
+		return b.x.succeed(ctx, job, p)
+	}
+	sum, _ := b.mustRun()
+	equal(t, "units done", 2, sum.Done)
+	equal(t, "files at the end", nil, b.files("work/states"))
+}
+
+func TestAnUnfinishedStateThatNoUnitWantsIsRemoved(t *testing.T) {
+	for name, change := range map[string]func(b *bench){
+		"the plan has another state": func(b *bench) {
+			b.plan.States[0].ID = "other"
+			for i := range b.plan.Units {
+				b.plan.Units[i].State = "other"
+			}
+		},
+		"the state is finished": func(b *bench) {
+			write(t, b.dir.StatePath("logits"), "state of b")
+			journal, err := b.dir.OpenJournal()
+			if err == nil {
+				err = errors.Join(journal.Append(results.Event{Kind: results.EventStateReady, State: "logits", Environment: b.o.Environment.ID(), Bytes: 10}), journal.Close())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		b := newLogitsBench(t)
+		for _, file := range unfinished {
+			write(t, b.dir.StatePath("logits")+strings.TrimPrefix(file, "logits.state"), "x")
+		}
+		change(b)
+		b.x.script[logitsOfA] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+			equal(t, name+": files", []string{job.Unit.State + ".state"}, b.files("work/states"))
+			return b.x.succeed(ctx, job, p)
+		}
+		b.mustRun()
+		equal(t, name+": files at the end", nil, b.files("work/states"))
+	}
+}
+
+func TestWhatThereIsOfAStateCountsAsRoomForItAlone(t *testing.T) {
+	b := newLogitsBench(t)
+	usage, err := disk.Usage(b.dir.Path())
+	if err != nil {
+		t.Skip(err)
+	}
+	const more = 1 << 40
+	b.plan.States[0].Bytes = int64(usage.Free) + more
+	begin := func(path string) {
+		write(t, path, "")
+		if err := os.Truncate(path, 2*more); err != nil {
+			t.Skip(err)
+		}
+	}
+	refused := func(what string) {
+		t.Helper()
+		var full *DiskError
+		if _, _, err := b.run(t.Context()); !errors.As(err, &full) {
+			t.Errorf("%s: %v, expected a refusal", what, err)
+		}
+	}
+	refused("nothing is there")
+
+	kept := plan.Unit{Name: "kept/kept/a/000", ID: "kept", Arm: "a", Condition: "kl-divergence text c4", State: "kept", Key: plan.Key{Stage: plan.KLDivergence}}
+	b.plan.States = append(b.plan.States, plan.State{ID: "kept", Arm: "a"})
+	b.plan.Units = append(b.plan.Units, kept)
+	b.o.Only = []string{"kl-divergence/**"}
+	begin(b.dir.StatePath("kept") + ".part")
+	refused("a state of units that do not run is there")
+
+	begin(b.dir.StatePath("logits") + ".part")
+	b.mustRun()
+	equal(t, "files at the end", []string{"kept.state.part"}, b.files("work/states"))
 }
 
 func TestAStateOfAnArmOfAnotherModelIsRefused(t *testing.T) {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 	"time"
 
 	"attnbudget/plan"
@@ -16,8 +16,9 @@ import (
 
 // states is the life of the plan's states: made before the first unit that needs one, removed after the last one.
 //
-// A state file is used only if the journal says that it was finished in the present environment with the size it has;
-// anything else in the folder is removed when the session begins.
+// A state file is used only if the journal says that it was finished in the present environment with the size it has; it is
+// removed when the session begins otherwise. What there is of an unfinished state stays as long as a unit may want it, also one
+// that failed and can be tried again: whoever makes the state knows whether it can go on from there.
 type states struct {
 	s      *session
 	needed map[string]int           // by state id: units left in the plan, also those this session does not run
@@ -37,20 +38,18 @@ func newStates(s *session) (*states, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := s.dir.States()
+	files, err := s.dir.StateFiles()
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
-		id := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-		info, err := os.Stat(path)
-		if err != nil {
+	for _, id := range slices.Sorted(maps.Keys(files)) {
+		info, err := os.Stat(s.dir.StatePath(id))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("state: %w", err)
 		}
-		e, ok := journaled[id]
-		if ok && t.needed[id] > 0 && e.Environment == s.o.Environment.ID() && e.Bytes == info.Size() {
-			t.ready[id] = true
-		} else if err := t.remove(id); err != nil {
+		e, known := journaled[id]
+		t.ready[id] = err == nil && known && t.needed[id] > 0 && e.Environment == s.o.Environment.ID() && e.Bytes == info.Size()
+		if err := t.tidy(id, files[id]); err != nil {
 			return nil, err
 		}
 	}
@@ -131,18 +130,40 @@ func (t *states) release(id string) error {
 	if id == "" {
 		return nil
 	}
-	if t.needed[id]--; t.needed[id] > 0 || !t.ready[id] {
+	if t.needed[id]--; t.needed[id] > 0 {
 		return nil
 	}
-	return t.remove(id)
+	t.ready[id] = false
+	files, err := t.s.dir.StateFiles()
+	if err != nil {
+		return err
+	}
+	return t.tidy(id, files[id])
 }
 
-func (t *states) remove(id string) error {
-	if err := os.Remove(t.s.dir.StatePath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("state: %w", err)
+// tidy removes the state's files that nobody has a use for: the whole one unless it is ready, the unfinished one if it is, or if
+// no unit wants it.
+func (t *states) tidy(id string, files []string) error {
+	removed := false
+	for _, path := range files {
+		whole := path == t.s.dir.StatePath(id)
+		if whole && t.ready[id] || !whole && !t.ready[id] && wanted(t.s.decisions, id) {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("state: %w", err)
+		}
+		removed = true
 	}
-	delete(t.ready, id)
+	if !removed || t.ready[id] {
+		return nil
+	}
 	return t.s.emit(results.Event{Kind: results.EventStateRemoved, State: id})
+}
+
+// wanted reports whether a unit needs the state, now or when it is tried again.
+func wanted(decisions []decision, state string) bool {
+	return slices.ContainsFunc(decisions, func(d decision) bool { return d.unit.State == state && (d.left || d.failed) })
 }
 
 // buildTime is how long the state still takes to be made, as far as that is known.
