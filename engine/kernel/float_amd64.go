@@ -4,45 +4,75 @@
 
 package kernel
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 8.
+// dst [1][8] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotF32x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotF32_8x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 
-// dst[r] = product of x and row r of 8 rows of w, stride bytes apart; n is a positive multiple of 8.
+// dst [1][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotF32x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotF32_4x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+
+// dst [2][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func dotF32_4x2AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+
+// dst [3][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func dotF32_4x3AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 
 // dst [n/8][4][8] = rows src [4][n] as float32; strides, in bytes, of the outer dimensions; n is a positive multiple of 8.
 //
 //go:noescape
 func interleaveF32AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 8.
+// dst [1][8] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotF16_8x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 
-// dst[r] = product of x and row r of 8 rows of w, stride bytes apart; n is a positive multiple of 8.
+// dst [1][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotF16_4x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+
+// dst [2][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func dotF16_4x2AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+
+// dst [3][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func dotF16_4x3AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 
 // dst [n/8][4][8] = rows src [4][n] as float32; strides, in bytes, of the outer dimensions; n is a positive multiple of 8.
 //
 //go:noescape
 func interleaveF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 
-// dst[r] = product of x and row r of 4 rows of w, stride bytes apart; n is a positive multiple of 8.
+// dst [1][8] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotBF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotBF16_8x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 
-// dst[r] = product of x and row r of 8 rows of w, stride bytes apart; n is a positive multiple of 8.
+// dst [1][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
 //
 //go:noescape
-func dotBF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+func dotBF16_4x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+
+// dst [2][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func dotBF16_4x2AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+
+// dst [3][4] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.
+//
+//go:noescape
+func dotBF16_4x3AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 
 // dst [n/8][4][8] = rows src [4][n] as float32; strides, in bytes, of the outer dimensions; n is a positive multiple of 8.
 //

@@ -4,67 +4,16 @@
 
 #include "textflag.h"
 
-// func dotF32x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+// func dotF32_8x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 // Requires: AVX, FMA3, MMX+
-TEXT ·dotF32x4AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotF32_8x1AVX2(SB), NOSPLIT, $0-56
 	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	ADDQ   CX, DI
-	MOVQ   CX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-
-next:
-	PREFETCHT0   (R8)
-	PREFETCHT0   64(R8)
-	ADDQ         $0x00000080, R8
-	VMOVUPS      (BX), Y4
-	VFMADD231PS  (CX), Y4, Y0
-	VFMADD231PS  (CX)(DX*1), Y4, Y1
-	VFMADD231PS  (CX)(DX*2), Y4, Y2
-	VFMADD231PS  (DI), Y4, Y3
-	ADDQ         $0x20, BX
-	ADDQ         $+32, CX
-	ADDQ         $+32, DI
-	SUBQ         $0x08, SI
-	JNZ          next
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X0, X4, X4
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPS       X1, X0, X0
-	VEXTRACTF128 $0x01, Y2, X1
-	VADDPS       X2, X1, X1
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X3, X2, X2
-	VUNPCKLPD    X0, X4, X3
-	VUNPCKHPD    X0, X4, X0
-	VADDPS       X0, X3, X3
-	VUNPCKLPD    X2, X1, X0
-	VUNPCKHPD    X2, X1, X1
-	VADDPS       X1, X0, X0
-	VHADDPS      X0, X3, X3
-	VMOVUPS      X3, (AX)
-	VZEROUPPER
-	RET
-
-// func dotF32x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, FMA3, MMX+
-TEXT ·dotF32x8AVX2(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   stride+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   strideX+40(FP), SI
+	MOVQ   n+48(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
 	LEAQ   (DX)(DX*2), R8
@@ -102,7 +51,7 @@ next:
 	VFMADD231PS  (DI)(DX*2), Y8, Y5
 	VFMADD231PS  (R8), Y8, Y6
 	VFMADD231PS  (R8)(DX*1), Y8, Y7
-	ADDQ         $0x20, BX
+	ADDQ         $+32, BX
 	ADDQ         $+32, CX
 	ADDQ         $+32, DI
 	ADDQ         $+32, R8
@@ -143,6 +92,254 @@ next:
 	VZEROUPPER
 	RET
 
+// func dotF32_4x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·dotF32_4x1AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   stride+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   strideX+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+next:
+	PREFETCHT0   (R8)
+	PREFETCHT0   64(R8)
+	ADDQ         $0x00000080, R8
+	VMOVUPS      (BX), Y4
+	VFMADD231PS  (CX), Y4, Y0
+	VFMADD231PS  (CX)(DX*1), Y4, Y1
+	VFMADD231PS  (CX)(DX*2), Y4, Y2
+	VFMADD231PS  (DI), Y4, Y3
+	ADDQ         $+32, BX
+	ADDQ         $+32, CX
+	ADDQ         $+32, DI
+	SUBQ         $0x08, SI
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X4, X3
+	VUNPCKHPD    X0, X4, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VZEROUPPER
+	RET
+
+// func dotF32_4x2AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·dotF32_4x2AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   x+32(FP), SI
+	MOVQ   strideX+40(FP), DI
+	MOVQ   n+48(FP), R8
+	LEAQ   (BX)(BX*2), R9
+	ADDQ   DX, R9
+	MOVQ   DX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+next:
+	PREFETCHT0   (R10)
+	PREFETCHT0   64(R10)
+	ADDQ         $0x00000080, R10
+	VMOVUPS      (SI), Y8
+	VMOVUPS      (SI)(DI*1), Y9
+	VMOVUPS      (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VMOVUPS      (DX)(BX*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VMOVUPS      (DX)(BX*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VMOVUPS      (R9), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+32, SI
+	ADDQ         $+32, DX
+	ADDQ         $+32, R9
+	SUBQ         $0x08, R8
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X2
+	VEXTRACTF128 $0x01, Y6, X4
+	VADDPS       X6, X4, X4
+	VUNPCKLPD    X0, X8, X6
+	VUNPCKHPD    X0, X8, X0
+	VADDPS       X0, X6, X6
+	VUNPCKLPD    X4, X2, X0
+	VUNPCKHPD    X4, X2, X2
+	VADDPS       X2, X0, X0
+	VHADDPS      X0, X6, X6
+	VMOVUPS      X6, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X3, X1, X1
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func dotF32_4x3AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, FMA3, MMX+
+TEXT ·dotF32_4x3AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   x+32(FP), SI
+	MOVQ   strideX+40(FP), DI
+	MOVQ   n+48(FP), R8
+	LEAQ   (BX)(BX*2), R9
+	ADDQ   DX, R9
+	MOVQ   DX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+next:
+	PREFETCHT0   (R10)
+	PREFETCHT0   64(R10)
+	ADDQ         $0x00000080, R10
+	VMOVUPS      (SI), Y12
+	VMOVUPS      (SI)(DI*1), Y13
+	VMOVUPS      (SI)(DI*2), Y14
+	VMOVUPS      (DX), Y15
+	VFMADD231PS  Y12, Y15, Y0
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	VMOVUPS      (DX)(BX*1), Y15
+	VFMADD231PS  Y12, Y15, Y3
+	VFMADD231PS  Y13, Y15, Y4
+	VFMADD231PS  Y14, Y15, Y5
+	VMOVUPS      (DX)(BX*2), Y15
+	VFMADD231PS  Y12, Y15, Y6
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VMOVUPS      (R9), Y15
+	VFMADD231PS  Y12, Y15, Y9
+	VFMADD231PS  Y13, Y15, Y10
+	VFMADD231PS  Y14, Y15, Y11
+	ADDQ         $+32, SI
+	ADDQ         $+32, DX
+	ADDQ         $+32, R9
+	SUBQ         $0x08, R8
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X12
+	VADDPS       X0, X12, X12
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VEXTRACTF128 $0x01, Y6, X3
+	VADDPS       X6, X3, X3
+	VEXTRACTF128 $0x01, Y9, X6
+	VADDPS       X9, X6, X6
+	VUNPCKLPD    X0, X12, X9
+	VUNPCKHPD    X0, X12, X0
+	VADDPS       X0, X9, X9
+	VUNPCKLPD    X6, X3, X0
+	VUNPCKHPD    X6, X3, X3
+	VADDPS       X3, X0, X0
+	VHADDPS      X0, X9, X9
+	VMOVUPS      X9, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPS       X4, X1, X1
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VEXTRACTF128 $0x01, Y10, X4
+	VADDPS       X10, X4, X4
+	VUNPCKLPD    X1, X0, X6
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X6, X6
+	VUNPCKLPD    X4, X3, X0
+	VUNPCKHPD    X4, X3, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X6, X6
+	VMOVUPS      X6, (AX)(CX*1)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y8, X2
+	VADDPS       X8, X2, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X11, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
 // func interleaveF32AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 // Requires: AVX
 TEXT ·interleaveF32AVX2(SB), NOSPLIT, $0-40
@@ -171,70 +368,16 @@ next:
 	VZEROUPPER
 	RET
 
-// func dotF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+// func dotF16_8x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 // Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotF16x4AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotF16_8x1AVX2(SB), NOSPLIT, $0-56
 	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	ADDQ   CX, DI
-	MOVQ   CX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-
-next:
-	PREFETCHT0   (R8)
-	ADDQ         $0x00000040, R8
-	VMOVUPS      (BX), Y4
-	VCVTPH2PS    (CX), Y5
-	VFMADD231PS  Y4, Y5, Y0
-	VCVTPH2PS    (CX)(DX*1), Y5
-	VFMADD231PS  Y4, Y5, Y1
-	VCVTPH2PS    (CX)(DX*2), Y5
-	VFMADD231PS  Y4, Y5, Y2
-	VCVTPH2PS    (DI), Y5
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x20, BX
-	ADDQ         $+16, CX
-	ADDQ         $+16, DI
-	SUBQ         $0x08, SI
-	JNZ          next
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X0, X4, X4
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPS       X1, X0, X0
-	VEXTRACTF128 $0x01, Y2, X1
-	VADDPS       X2, X1, X1
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X3, X2, X2
-	VUNPCKLPD    X0, X4, X3
-	VUNPCKHPD    X0, X4, X0
-	VADDPS       X0, X3, X3
-	VUNPCKLPD    X2, X1, X0
-	VUNPCKHPD    X2, X1, X1
-	VADDPS       X1, X0, X0
-	VHADDPS      X0, X3, X3
-	VMOVUPS      X3, (AX)
-	VZEROUPPER
-	RET
-
-// func dotF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, F16C, FMA3, MMX+
-TEXT ·dotF16x8AVX2(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   stride+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   strideX+40(FP), SI
+	MOVQ   n+48(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
 	LEAQ   (DX)(DX*2), R8
@@ -278,7 +421,7 @@ next:
 	VFMADD231PS  Y8, Y9, Y6
 	VCVTPH2PS    (R8)(DX*1), Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x20, BX
+	ADDQ         $+32, BX
 	ADDQ         $+16, CX
 	ADDQ         $+16, DI
 	ADDQ         $+16, R8
@@ -319,6 +462,255 @@ next:
 	VZEROUPPER
 	RET
 
+// func dotF16_4x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·dotF16_4x1AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   stride+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   strideX+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+next:
+	PREFETCHT0   (R8)
+	ADDQ         $0x00000040, R8
+	VMOVUPS      (BX), Y4
+	VCVTPH2PS    (CX), Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VCVTPH2PS    (CX)(DX*1), Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VCVTPH2PS    (CX)(DX*2), Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VCVTPH2PS    (DI), Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $+32, BX
+	ADDQ         $+16, CX
+	ADDQ         $+16, DI
+	SUBQ         $0x08, SI
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X4, X3
+	VUNPCKHPD    X0, X4, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VZEROUPPER
+	RET
+
+// func dotF16_4x2AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·dotF16_4x2AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   x+32(FP), SI
+	MOVQ   strideX+40(FP), DI
+	MOVQ   n+48(FP), R8
+	LEAQ   (BX)(BX*2), R9
+	ADDQ   DX, R9
+	MOVQ   DX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+next:
+	PREFETCHT0   (R10)
+	ADDQ         $0x00000040, R10
+	VMOVUPS      (SI), Y8
+	VMOVUPS      (SI)(DI*1), Y9
+	VCVTPH2PS    (DX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VCVTPH2PS    (DX)(BX*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VCVTPH2PS    (DX)(BX*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VCVTPH2PS    (R9), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+32, SI
+	ADDQ         $+16, DX
+	ADDQ         $+16, R9
+	SUBQ         $0x08, R8
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X2
+	VEXTRACTF128 $0x01, Y6, X4
+	VADDPS       X6, X4, X4
+	VUNPCKLPD    X0, X8, X6
+	VUNPCKHPD    X0, X8, X0
+	VADDPS       X0, X6, X6
+	VUNPCKLPD    X4, X2, X0
+	VUNPCKHPD    X4, X2, X2
+	VADDPS       X2, X0, X0
+	VHADDPS      X0, X6, X6
+	VMOVUPS      X6, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X3, X1, X1
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func dotF16_4x3AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, F16C, FMA3, MMX+
+TEXT ·dotF16_4x3AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   x+32(FP), SI
+	MOVQ   strideX+40(FP), DI
+	MOVQ   n+48(FP), R8
+	LEAQ   (BX)(BX*2), R9
+	ADDQ   DX, R9
+	MOVQ   DX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+next:
+	PREFETCHT0   (R10)
+	ADDQ         $0x00000040, R10
+	VMOVUPS      (SI), Y12
+	VMOVUPS      (SI)(DI*1), Y13
+	VMOVUPS      (SI)(DI*2), Y14
+	VCVTPH2PS    (DX), Y15
+	VFMADD231PS  Y12, Y15, Y0
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	VCVTPH2PS    (DX)(BX*1), Y15
+	VFMADD231PS  Y12, Y15, Y3
+	VFMADD231PS  Y13, Y15, Y4
+	VFMADD231PS  Y14, Y15, Y5
+	VCVTPH2PS    (DX)(BX*2), Y15
+	VFMADD231PS  Y12, Y15, Y6
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VCVTPH2PS    (R9), Y15
+	VFMADD231PS  Y12, Y15, Y9
+	VFMADD231PS  Y13, Y15, Y10
+	VFMADD231PS  Y14, Y15, Y11
+	ADDQ         $+32, SI
+	ADDQ         $+16, DX
+	ADDQ         $+16, R9
+	SUBQ         $0x08, R8
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X12
+	VADDPS       X0, X12, X12
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VEXTRACTF128 $0x01, Y6, X3
+	VADDPS       X6, X3, X3
+	VEXTRACTF128 $0x01, Y9, X6
+	VADDPS       X9, X6, X6
+	VUNPCKLPD    X0, X12, X9
+	VUNPCKHPD    X0, X12, X0
+	VADDPS       X0, X9, X9
+	VUNPCKLPD    X6, X3, X0
+	VUNPCKHPD    X6, X3, X3
+	VADDPS       X3, X0, X0
+	VHADDPS      X0, X9, X9
+	VMOVUPS      X9, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPS       X4, X1, X1
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VEXTRACTF128 $0x01, Y10, X4
+	VADDPS       X10, X4, X4
+	VUNPCKLPD    X1, X0, X6
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X6, X6
+	VUNPCKLPD    X4, X3, X0
+	VUNPCKHPD    X4, X3, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X6, X6
+	VMOVUPS      X6, (AX)(CX*1)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y8, X2
+	VADDPS       X8, X2, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X11, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, (AX)(CX*2)
+	VZEROUPPER
+	RET
+
 // func interleaveF16AVX2(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 // Requires: AVX, F16C
 TEXT ·interleaveF16AVX2(SB), NOSPLIT, $0-40
@@ -347,74 +739,16 @@ next:
 	VZEROUPPER
 	RET
 
-// func dotBF16x4AVX2(dst *float32, w *byte, stride int, x *float32, n int)
+// func dotBF16_8x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 // Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·dotBF16x4AVX2(SB), NOSPLIT, $0-40
+TEXT ·dotBF16_8x1AVX2(SB), NOSPLIT, $0-56
 	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
-	LEAQ   (DX)(DX*2), DI
-	ADDQ   CX, DI
-	MOVQ   CX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	ADDQ   DX, R8
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-
-next:
-	PREFETCHT0   (R8)
-	ADDQ         $0x00000040, R8
-	VMOVUPS      (BX), Y4
-	VPMOVZXWD    (CX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y0
-	VPMOVZXWD    (CX)(DX*1), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y1
-	VPMOVZXWD    (CX)(DX*2), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y2
-	VPMOVZXWD    (DI), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VFMADD231PS  Y4, Y5, Y3
-	ADDQ         $0x20, BX
-	ADDQ         $+16, CX
-	ADDQ         $+16, DI
-	SUBQ         $0x08, SI
-	JNZ          next
-	VEXTRACTF128 $0x01, Y0, X4
-	VADDPS       X0, X4, X4
-	VEXTRACTF128 $0x01, Y1, X0
-	VADDPS       X1, X0, X0
-	VEXTRACTF128 $0x01, Y2, X1
-	VADDPS       X2, X1, X1
-	VEXTRACTF128 $0x01, Y3, X2
-	VADDPS       X3, X2, X2
-	VUNPCKLPD    X0, X4, X3
-	VUNPCKHPD    X0, X4, X0
-	VADDPS       X0, X3, X3
-	VUNPCKLPD    X2, X1, X0
-	VUNPCKHPD    X2, X1, X1
-	VADDPS       X1, X0, X0
-	VHADDPS      X0, X3, X3
-	VMOVUPS      X3, (AX)
-	VZEROUPPER
-	RET
-
-// func dotBF16x8AVX2(dst *float32, w *byte, stride int, x *float32, n int)
-// Requires: AVX, AVX2, FMA3, MMX+
-TEXT ·dotBF16x8AVX2(SB), NOSPLIT, $0-40
-	MOVQ   dst+0(FP), AX
-	MOVQ   w+8(FP), CX
-	MOVQ   stride+16(FP), DX
-	MOVQ   x+24(FP), BX
-	MOVQ   n+32(FP), SI
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   stride+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   strideX+40(FP), SI
+	MOVQ   n+48(FP), SI
 	LEAQ   (DX)(DX*2), DI
 	ADDQ   CX, DI
 	LEAQ   (DX)(DX*2), R8
@@ -466,7 +800,7 @@ next:
 	VPMOVZXWD    (R8)(DX*1), Y9
 	VPSLLD       $0x10, Y9, Y9
 	VFMADD231PS  Y8, Y9, Y7
-	ADDQ         $0x20, BX
+	ADDQ         $+32, BX
 	ADDQ         $+16, CX
 	ADDQ         $+16, DI
 	ADDQ         $+16, R8
@@ -504,6 +838,267 @@ next:
 	VADDPS       X1, X0, X0
 	VHADDPS      X0, X4, X4
 	VMOVUPS      X4, 16(AX)
+	VZEROUPPER
+	RET
+
+// func dotBF16_4x1AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·dotBF16_4x1AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), CX
+	MOVQ   stride+24(FP), DX
+	MOVQ   x+32(FP), BX
+	MOVQ   strideX+40(FP), SI
+	MOVQ   n+48(FP), SI
+	LEAQ   (DX)(DX*2), DI
+	ADDQ   CX, DI
+	MOVQ   CX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	ADDQ   DX, R8
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+
+next:
+	PREFETCHT0   (R8)
+	ADDQ         $0x00000040, R8
+	VMOVUPS      (BX), Y4
+	VPMOVZXWD    (CX), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y0
+	VPMOVZXWD    (CX)(DX*1), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y1
+	VPMOVZXWD    (CX)(DX*2), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y2
+	VPMOVZXWD    (DI), Y5
+	VPSLLD       $0x10, Y5, Y5
+	VFMADD231PS  Y4, Y5, Y3
+	ADDQ         $+32, BX
+	ADDQ         $+16, CX
+	ADDQ         $+16, DI
+	SUBQ         $0x08, SI
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X4
+	VADDPS       X0, X4, X4
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y2, X1
+	VADDPS       X2, X1, X1
+	VEXTRACTF128 $0x01, Y3, X2
+	VADDPS       X3, X2, X2
+	VUNPCKLPD    X0, X4, X3
+	VUNPCKHPD    X0, X4, X0
+	VADDPS       X0, X3, X3
+	VUNPCKLPD    X2, X1, X0
+	VUNPCKHPD    X2, X1, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X3, X3
+	VMOVUPS      X3, (AX)
+	VZEROUPPER
+	RET
+
+// func dotBF16_4x2AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·dotBF16_4x2AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   x+32(FP), SI
+	MOVQ   strideX+40(FP), DI
+	MOVQ   n+48(FP), R8
+	LEAQ   (BX)(BX*2), R9
+	ADDQ   DX, R9
+	MOVQ   DX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+
+next:
+	PREFETCHT0   (R10)
+	ADDQ         $0x00000040, R10
+	VMOVUPS      (SI), Y8
+	VMOVUPS      (SI)(DI*1), Y9
+	VPMOVZXWD    (DX), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	VPMOVZXWD    (DX)(BX*1), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VPMOVZXWD    (DX)(BX*2), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VPMOVZXWD    (R9), Y10
+	VPSLLD       $0x10, Y10, Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         $+32, SI
+	ADDQ         $+16, DX
+	ADDQ         $+16, R9
+	SUBQ         $0x08, R8
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X8
+	VADDPS       X0, X8, X8
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VEXTRACTF128 $0x01, Y4, X2
+	VADDPS       X4, X2, X2
+	VEXTRACTF128 $0x01, Y6, X4
+	VADDPS       X6, X4, X4
+	VUNPCKLPD    X0, X8, X6
+	VUNPCKHPD    X0, X8, X0
+	VADDPS       X0, X6, X6
+	VUNPCKLPD    X4, X2, X0
+	VUNPCKHPD    X4, X2, X2
+	VADDPS       X2, X0, X0
+	VHADDPS      X0, X6, X6
+	VMOVUPS      X6, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y3, X1
+	VADDPS       X3, X1, X1
+	VEXTRACTF128 $0x01, Y5, X2
+	VADDPS       X5, X2, X2
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, (AX)(CX*1)
+	VZEROUPPER
+	RET
+
+// func dotBF16_4x3AVX2(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
+// Requires: AVX, AVX2, FMA3, MMX+
+TEXT ·dotBF16_4x3AVX2(SB), NOSPLIT, $0-56
+	MOVQ   dst+0(FP), AX
+	MOVQ   strideDst+8(FP), CX
+	MOVQ   w+16(FP), DX
+	MOVQ   stride+24(FP), BX
+	MOVQ   x+32(FP), SI
+	MOVQ   strideX+40(FP), DI
+	MOVQ   n+48(FP), R8
+	LEAQ   (BX)(BX*2), R9
+	ADDQ   DX, R9
+	MOVQ   DX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	ADDQ   BX, R10
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+
+next:
+	PREFETCHT0   (R10)
+	ADDQ         $0x00000040, R10
+	VMOVUPS      (SI), Y12
+	VMOVUPS      (SI)(DI*1), Y13
+	VMOVUPS      (SI)(DI*2), Y14
+	VPMOVZXWD    (DX), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y0
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	VPMOVZXWD    (DX)(BX*1), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y3
+	VFMADD231PS  Y13, Y15, Y4
+	VFMADD231PS  Y14, Y15, Y5
+	VPMOVZXWD    (DX)(BX*2), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y6
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VPMOVZXWD    (R9), Y15
+	VPSLLD       $0x10, Y15, Y15
+	VFMADD231PS  Y12, Y15, Y9
+	VFMADD231PS  Y13, Y15, Y10
+	VFMADD231PS  Y14, Y15, Y11
+	ADDQ         $+32, SI
+	ADDQ         $+16, DX
+	ADDQ         $+16, R9
+	SUBQ         $0x08, R8
+	JNZ          next
+	VEXTRACTF128 $0x01, Y0, X12
+	VADDPS       X0, X12, X12
+	VEXTRACTF128 $0x01, Y3, X0
+	VADDPS       X3, X0, X0
+	VEXTRACTF128 $0x01, Y6, X3
+	VADDPS       X6, X3, X3
+	VEXTRACTF128 $0x01, Y9, X6
+	VADDPS       X9, X6, X6
+	VUNPCKLPD    X0, X12, X9
+	VUNPCKHPD    X0, X12, X0
+	VADDPS       X0, X9, X9
+	VUNPCKLPD    X6, X3, X0
+	VUNPCKHPD    X6, X3, X3
+	VADDPS       X3, X0, X0
+	VHADDPS      X0, X9, X9
+	VMOVUPS      X9, (AX)
+	VEXTRACTF128 $0x01, Y1, X0
+	VADDPS       X1, X0, X0
+	VEXTRACTF128 $0x01, Y4, X1
+	VADDPS       X4, X1, X1
+	VEXTRACTF128 $0x01, Y7, X3
+	VADDPS       X7, X3, X3
+	VEXTRACTF128 $0x01, Y10, X4
+	VADDPS       X10, X4, X4
+	VUNPCKLPD    X1, X0, X6
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X6, X6
+	VUNPCKLPD    X4, X3, X0
+	VUNPCKHPD    X4, X3, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X6, X6
+	VMOVUPS      X6, (AX)(CX*1)
+	VEXTRACTF128 $0x01, Y2, X0
+	VADDPS       X2, X0, X0
+	VEXTRACTF128 $0x01, Y5, X1
+	VADDPS       X5, X1, X1
+	VEXTRACTF128 $0x01, Y8, X2
+	VADDPS       X8, X2, X2
+	VEXTRACTF128 $0x01, Y11, X3
+	VADDPS       X11, X3, X3
+	VUNPCKLPD    X1, X0, X4
+	VUNPCKHPD    X1, X0, X0
+	VADDPS       X0, X4, X4
+	VUNPCKLPD    X3, X2, X0
+	VUNPCKHPD    X3, X2, X1
+	VADDPS       X1, X0, X0
+	VHADDPS      X0, X4, X4
+	VMOVUPS      X4, (AX)(CX*2)
 	VZEROUPPER
 	RET
 

@@ -10,7 +10,7 @@ import (
 )
 
 type (
-	dotFunc        = func(dst *float32, w *byte, stride int, x *float32, n int)
+	dotFunc        = func(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)
 	tileFunc       = func(acc *float32, w *float32, x *float32, strideX int, n int)
 	interleaveFunc = func(dst *float32, strideDst int, src *byte, strideSrc int, n int)
 )
@@ -23,17 +23,22 @@ type floatTiles struct {
 	widenF16, widenBF16 func(dst *float32, src *byte, n int)
 }
 
-// By gguf.Type.
+// By gguf.Type; dotRows4 further by activation rows - 1.
 var (
-	dotRows4    = [32]dotFunc{gguf.F32: dotF32x4AVX2, gguf.F16: dotF16x4AVX2, gguf.BF16: dotBF16x4AVX2}
-	dotRows8    = [32]dotFunc{gguf.F32: dotF32x8AVX2, gguf.F16: dotF16x8AVX2, gguf.BF16: dotBF16x8AVX2}
+	dotRows4 = [32][vectorInputs]dotFunc{
+		gguf.F32:  {dotF32_4x1AVX2, dotF32_4x2AVX2, dotF32_4x3AVX2},
+		gguf.F16:  {dotF16_4x1AVX2, dotF16_4x2AVX2, dotF16_4x3AVX2},
+		gguf.BF16: {dotBF16_4x1AVX2, dotBF16_4x2AVX2, dotBF16_4x3AVX2},
+	}
+	dotRows8    = [32]dotFunc{gguf.F32: dotF32_8x1AVX2, gguf.F16: dotF16_8x1AVX2, gguf.BF16: dotBF16_8x1AVX2}
 	interleave4 = [32]interleaveFunc{gguf.F32: interleaveF32AVX2, gguf.F16: interleaveF16AVX2, gguf.BF16: interleaveBF16AVX2}
 )
 
 const (
 	depthBlock   = 1024 // columns taken at a time: the activations of a tile stay in the first-level cache while the weights pass by
 	inputBlock   = 72   // activation rows taken at a time: with the weights and partial sums they stay in the second-level cache
-	vectorInputs = 2    // up to so many activation rows it is not worth widening weights to memory
+	vectorInputs = 3    // up to so many activation rows it is not worth widening weights to memory
+	shortRow     = 2048 // bytes of a weight row up to which eight and the eight after them stay in the first-level cache
 )
 
 // panel is floatPanel.
@@ -59,17 +64,16 @@ func dot32OnAVX2(t gguf.Type, a, b []float32) float32 {
 	return endDot32(t, &sums, a[whole:], b[whole:])
 }
 
-// vectors multiplies straight from the blocks, one activation row at a time.
+// vectors multiplies straight from the blocks.
 func (f *floatTiles) vectors(m *product, from, to int) {
-	x, stride := m.in.floats(m.w.Type), m.w.Type.RowBytes(m.w.Cols)
+	n, rows, cols, t := m.in.n, m.w.Rows, m.w.Cols, m.w.Type
+	x, stride := m.in.floats(t), t.RowBytes(cols)
 	for r := from; r < to; {
-		dot, step := dotRows4[m.w.Type], 4
-		if r+8 <= to {
-			dot, step = dotRows8[m.w.Type], 8
+		dot, step := dotRows4[t][n-1], 4
+		if n == 1 && stride <= shortRow && r+8 <= to {
+			dot, step = dotRows8[t], 8
 		}
-		for i := range m.in.n {
-			dot(&m.dst[i*m.w.Rows+r], &m.w.Data[r*stride], stride, &x[i*m.w.Cols], m.w.Cols)
-		}
+		dot(&m.dst[r], rows*4, &m.w.Data[r*stride], stride, &x[0], cols*4, cols)
 		r += step
 	}
 }

@@ -34,8 +34,10 @@ func (n number) load(m Mem, v reg.VecVirtual) {
 
 func float() {
 	for _, n := range numbers {
-		n.dotRows(4)
-		n.dotRows(8)
+		n.dotRows(8, 1)
+		for inputs := 1; inputs <= 3; inputs++ {
+			n.dotRows(4, inputs)
+		}
 		n.interleave()
 	}
 	foldSums()
@@ -54,14 +56,14 @@ func float() {
 	}
 }
 
-// dotRows: products of some weight rows with one activation row. Vectors of 512 bits would gain nothing: with eight
+// dotRows: products of some weight rows with a few activation rows. Vectors of 512 bits would gain nothing: with eight
 // partial sums they hold two rows, which must first be brought together.
-func (n number) dotRows(count int) {
-	begin(fmt.Sprintf("dot%sx%dAVX2", n.name, count),
-		"func(dst *float32, w *byte, stride int, x *float32, n int)",
-		fmt.Sprintf("dst[r] = product of x and row r of %d rows of w, stride bytes apart; n is a positive multiple of 8.", count))
-	dst, weights, stride, x, left := arg("dst"), arg("w"), arg("stride"), arg("x"), arg("n")
-	row := newRows(weights, stride, count)
+func (n number) dotRows(count, inputs int) {
+	begin(fmt.Sprintf("dot%s_%dx%dAVX2", n.name, count, inputs),
+		"func(dst *float32, strideDst int, w *byte, stride int, x *float32, strideX int, n int)",
+		fmt.Sprintf("dst [%d][%d] = products of x rows with w rows; strides in bytes; n is a positive multiple of 8.", inputs, count))
+	dst, strideDst, weights, stride, x, strideX, left := arg("dst"), arg("strideDst"), arg("w"), arg("stride"), arg("x"), arg("strideX"), arg("n")
+	row, in := newRows(weights, stride, count), newRows(x, strideX, inputs)
 	// The rows after these are fetched meanwhile, in the order in which they lie: short rows end before the processor's
 	// own prefetcher has caught on.
 	ahead := GP64()
@@ -69,37 +71,50 @@ func (n number) dotRows(count int) {
 	for range count {
 		ADDQ(stride, ahead)
 	}
-	acc := avx2.vectors(count)
+	acc := avx2.vectors(count * inputs)
 	zero(acc...)
 	loop("next", left, partial, func() {
 		for off := 0; off < count*partial*n.bytes; off += 64 {
 			PREFETCHT0(Mem{Base: ahead, Disp: off})
 		}
 		ADDQ(U32(count*partial*n.bytes), ahead)
-		xv := YMM()
-		VMOVUPS(Mem{Base: x}, xv)
-		for r, sum := range acc {
-			if n.bytes == 4 {
-				VFMADD231PS(row.at(r, 0), xv, sum)
-				continue
-			}
-			wv := YMM()
-			n.load(row.at(r, 0), wv)
-			VFMADD231PS(xv, wv, sum)
+		xv := avx2.vectors(inputs)
+		for i, v := range xv {
+			VMOVUPS(in.at(i, 0), v)
 		}
-		ADDQ(Imm(partial*4), x)
+		for r := range count {
+			n.multiply(row.at(r, 0), xv, acc[r*inputs:])
+		}
+		in.advance(partial * 4)
 		row.advance(partial * n.bytes)
 	})
-	for r := 0; r < count; r += 4 {
-		var v [4]reg.VecVirtual
-		for i, sum := range acc[r:][:4] {
-			v[i] = XMM()
-			VEXTRACTF128(Imm(1), sum, v[i])
-			VADDPS(sum.AsX(), v[i], v[i])
+	to := newRows(dst, strideDst, inputs)
+	for i := range inputs {
+		for r := 0; r < count; r += 4 {
+			var v [4]reg.VecVirtual
+			for j := range v {
+				sum := acc[(r+j)*inputs+i]
+				v[j] = XMM()
+				VEXTRACTF128(Imm(1), sum, v[j])
+				VADDPS(sum.AsX(), v[j], v[j])
+			}
+			VMOVUPS(totals(v), to.at(i, 4*r))
 		}
-		VMOVUPS(totals(v), Mem{Base: dst, Disp: 4 * r})
 	}
 	end()
+}
+
+// multiply adds the products of eight weights with the vectors x to acc.
+func (n number) multiply(weights Mem, x, acc []reg.VecVirtual) {
+	if n.bytes == 4 && len(x) == 1 {
+		VFMADD231PS(weights, x[0], acc[0])
+		return
+	}
+	w := YMM()
+	n.load(weights, w)
+	for i, v := range x {
+		VFMADD231PS(v, w, acc[i])
+	}
 }
 
 // totals adds the numbers of each of four vectors: (x0 + x2) + (x1 + x3).
