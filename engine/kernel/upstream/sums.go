@@ -6,10 +6,7 @@ func Dot8(a, b []float32) float32 {
 	var sum [8]float32
 	b = b[:len(a)]
 	for ; len(a) >= 8; a, b = a[8:], b[8:] {
-		x, y := (*[8]float32)(a), (*[8]float32)(b)
-		for l := range sum {
-			sum[l] = fma(x[l], y[l], sum[l])
-		}
+		multiplyAdd8(&sum, (*[8]float32)(a), (*[8]float32)(b))
 	}
 	return sumAcross(&sum)
 }
@@ -28,9 +25,8 @@ func Sums32(a, b []float32) [8]float32 {
 	var sum [32]float32
 	b = b[:len(a)]
 	for ; len(a) >= 32; a, b = a[32:], b[32:] {
-		x, y := (*[32]float32)(a), (*[32]float32)(b)
-		for l := range sum {
-			sum[l] = fma(x[l], y[l], sum[l])
+		for l := 0; l < 32; l += 8 {
+			multiplyAdd8((*[8]float32)(sum[l:]), (*[8]float32)(a[l:]), (*[8]float32)(b[l:]))
 		}
 	}
 	return foldTo8(&sum)
