@@ -1,6 +1,8 @@
 package campaigns
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -37,8 +39,8 @@ type Campaign struct {
 }
 
 // Load reads and checks the campaign at path, with every model, text and task file it names. The error is Mistakes when the
-// file can be read at all. The caller closes the campaign.
-func Load(path string) (*Campaign, error) {
+// file can be read at all, or ctx's when that ended first. The caller closes the campaign.
+func Load(ctx context.Context, path string) (*Campaign, error) {
 	text, err := readBounded(path)
 	if err != nil {
 		return nil, err
@@ -47,8 +49,8 @@ func Load(path string) (*Campaign, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.resolve()
-	if err := c.doc.err(); err != nil {
+	c.resolve(ctx)
+	if err := cmp.Or(ctx.Err(), c.doc.err()); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil

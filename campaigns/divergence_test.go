@@ -64,7 +64,7 @@ func TestEveryModelHasABaseOfItsOwn(t *testing.T) {
 	}
 
 	path := write(t, filepath.Join(folder, "without.yaml"), head+"matrix: {exclude: [{model: q, mask: none}]}\n"+divergence)
-	_, err := Load(path)
+	_, err := Load(t.Context(), path)
 	want := path + `:5:26: kl-divergence compares every arm with its model's arm of format F16, mask none and KV type f16; there is none of model "q"`
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got\n%v\nwant\n%s", err, want)

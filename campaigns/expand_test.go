@@ -28,7 +28,7 @@ func load(t *testing.T, text string) *Campaign {
 
 func loadFile(t *testing.T, path string) *Campaign {
 	t.Helper()
-	c, err := Load(path)
+	c, err := Load(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}

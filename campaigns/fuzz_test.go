@@ -34,7 +34,7 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := read(filepath.Join(t.TempDir(), "campaign.yaml"), text)
 		if err == nil {
-			c.resolve()
+			c.resolve(t.Context())
 			err = c.doc.err()
 			defer c.Close()
 		}

@@ -17,7 +17,7 @@ func TestMistakesAreReportedWithPlaceSnippetAndHint(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			c, err := Load(file)
+			c, err := Load(t.Context(), file)
 			if err == nil {
 				c.Close()
 				t.Fatal("no mistake was found")

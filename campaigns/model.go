@@ -2,6 +2,7 @@ package campaigns
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,7 +65,7 @@ func (m *model) attending() int {
 func (m *model) close() error { return errors.Join(m.engine.Close(), m.file.Close()) }
 
 // openModel opens a model of the campaign; nil when that fails, with the reason noted.
-func (c *Campaign) openModel(named NamedModel) *model {
+func (c *Campaign) openModel(ctx context.Context, named NamedModel) *model {
 	p := at("models", named.Name)
 	m := &model{sizes: map[string]int64{}, stands: map[string]standIn{}}
 	m.Name, m.Source = named.Name, named.Source.Path
@@ -81,7 +82,7 @@ func (c *Campaign) openModel(named NamedModel) *model {
 		m.Path = c.resolvePath(m.Source)
 	}
 	if err == nil {
-		err = m.openFile()
+		err = m.openFile(ctx)
 	}
 	if err != nil {
 		c.noteModel(p, named.Source.Path, err)
@@ -102,13 +103,13 @@ func (c *Campaign) openModel(named NamedModel) *model {
 	return m
 }
 
-func (m *model) openFile() (err error) {
+func (m *model) openFile(ctx context.Context) (err error) {
 	name := cmp.Or(m.Path, m.Source)
 	if m.file, err = source.File(name); err != nil {
 		return err
 	}
 	m.Bytes = m.file.Size()
-	if m.Fingerprint, err = source.Fingerprint(name); err != nil {
+	if m.Fingerprint, err = source.Fingerprint(ctx, name); err != nil {
 		return errors.Join(err, m.file.Close())
 	}
 	return nil

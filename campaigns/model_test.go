@@ -49,7 +49,7 @@ func TestAQuantisedModelIsUsedAsItIsAndNotQuantisedAgain(t *testing.T) {
 	loadFile(t, write(t, filepath.Join(folder, "same.yaml"), head+"formats: [Q8_0]\n"+prompt16))
 
 	path := write(t, filepath.Join(folder, "again.yaml"), head+"formats: [Q8_0, Q4_0]\n"+prompt16)
-	_, err := Load(path)
+	_, err := Load(t.Context(), path)
 	want := path + `:3:17: model "q" cannot become Q4_0: it is quantised already (token_embd.weight is Q8_0)
     3 | formats: [Q8_0, Q4_0]
       |                 ^^^^
@@ -92,7 +92,7 @@ func TestAnUnsupportedArchitectureIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := write(t, filepath.Join(folder, "c.yaml"), "name: test\nmodels: {m: other.gguf}\n"+prompt16)
-	_, err = Load(path)
+	_, err = Load(t.Context(), path)
 	want := path + `:2:13: other.gguf: architecture mamba is not supported and nothing in it may be dropped; supported are llama, gemma3, qwen35, gemma4 (each without experts)
     2 | models: {m: other.gguf}
       |             ^^^^^^^^^^`
@@ -104,7 +104,7 @@ func TestAnUnsupportedArchitectureIsNamed(t *testing.T) {
 func TestAModelFileIsKnownByItsFingerprint(t *testing.T) {
 	folder := t.TempDir()
 	model := quantised(t, folder, quant.Q8_0)
-	sum, err := gguf.Fingerprint(model)
+	sum, err := gguf.Fingerprint(t.Context(), model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,7 +133,7 @@ func TestACutModelFileIsRefused(t *testing.T) {
 	if err := os.Truncate(model, info.Size()/2); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Load(write(t, filepath.Join(folder, "c.yaml"), "name: test\nmodels: {m: Q4_0.gguf}\n"+prompt16))
+	_, err = Load(t.Context(), write(t, filepath.Join(folder, "c.yaml"), "name: test\nmodels: {m: Q4_0.gguf}\n"+prompt16))
 	if err == nil || !strings.Contains(err.Error(), "Q4_0.gguf cannot be read as GGUF") {
 		t.Errorf("%v", err)
 	}

@@ -155,7 +155,7 @@ func TestAReportIsUsedForItsModelAlone(t *testing.T) {
 	quantised(t, folder, quant.Q8_0)
 	write(t, filepath.Join(folder, "r.json"), reportOf(t, glossaryFingerprint(t), map[string][]int{calibrate.Max: {2}}))
 	const head = "name: two\nmodels: {g: builtin:glossary-5m, q: Q8_0.gguf}\nmasks: {none: [], max: {profile: max, report: r.json}}\n"
-	_, err := Load(write(t, filepath.Join(folder, "both.yaml"), head+prompt16))
+	_, err := Load(t.Context(), write(t, filepath.Join(folder, "both.yaml"), head+prompt16))
 	if err == nil || !strings.Contains(err.Error(), glossaryFingerprint(t)) || strings.Count(err.Error(), "measured on another model") != 1 {
 		t.Errorf("got %v", err)
 	}

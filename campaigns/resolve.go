@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -16,11 +17,11 @@ import (
 
 // resolve opens what the campaign names and checks the campaign against it. Checks whose ground is missing because of an
 // earlier mistake are left out: they would only repeat it.
-func (c *Campaign) resolve() {
+func (c *Campaign) resolve(ctx context.Context) {
 	for _, named := range c.Models {
 		var m *model
 		if c.doc.clean(at("models", named.Name)) {
-			m = c.openModel(named)
+			m = c.openModel(ctx, named)
 		}
 		c.models = append(c.models, m)
 	}

@@ -57,7 +57,7 @@ models:
   tiny: synth:llama-tiny:layers=2
   same: synth:llama-tiny:layers=2:seed=1
 `+prompt16)
-	_, err = Load(path)
+	_, err = Load(t.Context(), path)
 	want := path + `:3:15: hf:owner/repo/glossary.gguf is not in the cache
     3 |   hub: {path: hf:owner/repo/glossary.gguf, sha256: ` + sum[:40]
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -91,7 +91,7 @@ models:
 	if err := os.WriteFile(hub.Path, data[:len(data)-1], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = Load(path); err == nil || Missing(err) != nil {
+	if _, err = Load(t.Context(), path); err == nil || Missing(err) != nil {
 		t.Errorf("a damaged copy in the cache: %v", err)
 	}
 }
@@ -110,7 +110,7 @@ func TestADamagedCopyInTheCacheIsNamed(t *testing.T) {
 	}
 	write(t, filepath.Join(folder, "m.gguf"), string(data))
 	path := write(t, filepath.Join(t.TempDir(), "c.yaml"), "name: test\nmodels: {m: {path: hf:o/r/m.gguf, sha256: "+sum+"}}\n"+prompt16)
-	_, err = Load(path)
+	_, err = Load(t.Context(), path)
 	if err == nil || !strings.Contains(err.Error(), "hint: the copy in the cache is not what was fetched: delete "+folder+" and fetch it again") {
 		t.Errorf("%v", err)
 	}
@@ -119,7 +119,7 @@ func TestADamagedCopyInTheCacheIsNamed(t *testing.T) {
 func TestMissingModelsAreOfferedOnlyIfNothingElseIsWrong(t *testing.T) {
 	t.Setenv("ATTNBUDGET_CACHE", t.TempDir())
 	path := write(t, filepath.Join(t.TempDir(), "c.yaml"), "name: test\nmodels: {m: synth:llama-tiny, n: missing.gguf}\n"+prompt16)
-	_, err := Load(path)
+	_, err := Load(t.Context(), path)
 	if err == nil || !strings.Contains(err.Error(), "is not in the cache") || !strings.Contains(err.Error(), "2 mistakes") || Missing(err) != nil {
 		t.Errorf("%v offers %v", err, Missing(err))
 	}
@@ -129,7 +129,7 @@ func TestASyntheticModelTakesTheCampaignsOneFormat(t *testing.T) {
 	t.Setenv("ATTNBUDGET_CACHE", t.TempDir())
 	for formats, want := range map[string]string{"": "F16", "formats: [Q4_0]\n": "Q4_0", "formats: [Q4_0, Q8_0]\n": "F16"} {
 		path := write(t, filepath.Join(t.TempDir(), "c.yaml"), "name: test\nmodels: {m: synth:llama-tiny}\n"+formats+prompt16)
-		_, err := Load(path)
+		_, err := Load(t.Context(), path)
 		fetchAll(t, Missing(err))
 		if got := loadFile(t, path).Plan().Models[0].Format; got != want {
 			t.Errorf("%q: the model is %s, want %s", formats, got, want)

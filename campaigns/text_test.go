@@ -95,7 +95,7 @@ func TestAHugeFileIsRefusedUnread(t *testing.T) {
 	if err := os.Truncate(path, 1<<40); err != nil {
 		t.Skip("no sparse files here:", err)
 	}
-	_, err := Load(path)
+	_, err := Load(t.Context(), path)
 	var mistakes Mistakes
 	if !errors.As(err, &mistakes) || !strings.Contains(err.Error(), "a campaign has at most 1048576") {
 		t.Errorf("%v", err)
@@ -104,7 +104,7 @@ func TestAHugeFileIsRefusedUnread(t *testing.T) {
 
 func TestWhatIsNoFileIsRefused(t *testing.T) {
 	for _, path := range []string{t.TempDir(), filepath.Join(t.TempDir(), "nowhere.yaml"), os.DevNull} {
-		c, err := Load(path)
+		c, err := Load(t.Context(), path)
 		if err == nil || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v, %v", path, c, err)
 		}

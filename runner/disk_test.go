@@ -67,7 +67,7 @@ func TestAModelThatIsRemovedOrReplacedMakesItsUnitsUnavailable(t *testing.T) {
 	model := filepath.Join(t.TempDir(), "m.gguf")
 	weights := "GGUF\x03\x00\x00\x00" + strings.Repeat("\x00", 16) // without tensors and keys
 	write(t, model, weights)
-	sum, err := gguf.Fingerprint(model)
+	sum, err := gguf.Fingerprint(t.Context(), model)
 	if err != nil {
 		t.Fatal(err)
 	}

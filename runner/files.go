@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -41,7 +42,7 @@ func newModelFiles(models []plan.Model) *modelFiles {
 }
 
 // check returns why the model cannot be evaluated, nil if it can.
-func (m *modelFiles) check(model plan.Model) *results.Failure {
+func (m *modelFiles) check(ctx context.Context, model plan.Model) *results.Failure {
 	if model.Path == "" {
 		return nil
 	}
@@ -52,7 +53,7 @@ func (m *modelFiles) check(model plan.Model) *results.Failure {
 	if now == m.seen[model.Path] {
 		return nil
 	}
-	sum, err := gguf.Fingerprint(model.Path)
+	sum, err := gguf.Fingerprint(ctx, model.Path)
 	if err != nil {
 		return unavailable("model %s: %v", model.Name, err)
 	}

@@ -67,7 +67,11 @@ func (s *session) attempt(ctx context.Context, u *plan.Unit, job Job, record *re
 	if err := s.emit(results.Event{Kind: results.EventUnitStart, Unit: u.ID, Name: u.Name}); err != nil {
 		return Output{}, err
 	}
-	if failure := s.models.check(job.Model); failure != nil {
+	failure := s.models.check(ctx, job.Model)
+	if ctx.Err() != nil {
+		return Output{}, context.Canceled
+	}
+	if failure != nil {
 		return Output{Failure: failure}, nil
 	}
 	if out, err := s.prepare(ctx, job); err != nil || out.Failure != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -74,7 +75,7 @@ func runBench(c *cobra.Command, f benchFlags) error {
 	if err := bench.CheckFormat(f.output); err != nil {
 		return &usageError{err}
 	}
-	m, tests, err := f.open()
+	m, tests, err := f.open(c.Context())
 	if err != nil {
 		return err
 	}
@@ -103,7 +104,7 @@ func runBench(c *cobra.Command, f benchFlags) error {
 }
 
 // open opens the model and makes the tests for it.
-func (f *benchFlags) open() (*engine.Model, []bench.Options, error) {
+func (f *benchFlags) open(ctx context.Context) (*engine.Model, []bench.Options, error) {
 	tests, err := f.tests()
 	if err != nil {
 		return nil, nil, err
@@ -113,7 +114,7 @@ func (f *benchFlags) open() (*engine.Model, []bench.Options, error) {
 		return nil, nil, err
 	}
 	o := engine.ContextOptions{Mask: tests[0].Mask}
-	if err := f.context.drop.bind(&o, m, f.model); err != nil {
+	if err := f.context.drop.bind(ctx, &o, m, f.model); err != nil {
 		return nil, nil, errors.Join(err, m.Close())
 	}
 	for i := range tests {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,7 +19,7 @@ func runProfile(c *cobra.Command, f benchFlags) error {
 	if err := checkProfileFormat(f.output); err != nil {
 		return err
 	}
-	m, tests, err := f.open()
+	m, tests, err := f.open(c.Context())
 	if err != nil {
 		return err
 	}
@@ -50,7 +51,7 @@ func runLoad(c *cobra.Command, f benchFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := f.bindApart(&o); err != nil {
+	if err := f.bindApart(c.Context(), &o); err != nil {
 		return err
 	}
 	o.Threads = f.model.threads
@@ -72,7 +73,7 @@ func runLoad(c *cobra.Command, f benchFlags) error {
 }
 
 // bindApart is dropFlags.bind with a model that is closed again: the one that is measured must not have been opened.
-func (f *benchFlags) bindApart(o *engine.ContextOptions) error {
+func (f *benchFlags) bindApart(ctx context.Context, o *engine.ContextOptions) error {
 	if f.context.drop.profile == "" && f.context.drop.surrogate == "" {
 		return nil
 	}
@@ -80,7 +81,7 @@ func (f *benchFlags) bindApart(o *engine.ContextOptions) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.context.drop.bind(o, m, f.model), m.Close())
+	return errors.Join(f.context.drop.bind(ctx, o, m, f.model), m.Close())
 }
 
 func checkProfileFormat(format string) error {

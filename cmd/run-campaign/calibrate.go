@@ -99,7 +99,7 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 		return err
 	}
 	defer m.Close()
-	fingerprint, err := source.Fingerprint(f.model.model)
+	fingerprint, err := source.Fingerprint(c.Context(), f.model.model)
 	if err != nil {
 		return err
 	}

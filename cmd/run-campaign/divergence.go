@@ -63,7 +63,7 @@ func (f *divergenceFlags) run(c *cobra.Command) error {
 	}
 	o := eval.DivergenceOptions{NBatch: f.context.batch, Chunks: f.chunks, Threads: f.model.threads}
 	if f.baseModel != "" {
-		if o.BaseModel, err = source.Fingerprint(f.baseModel); err != nil {
+		if o.BaseModel, err = source.Fingerprint(c.Context(), f.baseModel); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (f *divergenceFlags) run(c *cobra.Command) error {
 }
 
 // origin is what a logits file says about its log-probabilities.
-func (s subject) origin(f modelFlags) (eval.Origin, error) {
+func (s subject) origin(ctx context.Context, f modelFlags) (eval.Origin, error) {
 	o := eval.Origin{TypeK: strings.ToLower(s.context.TypeK.String()), TypeV: strings.ToLower(s.context.TypeV.String()), Engine: engine.ResultVersion(kernel.Name())}
 	mask, err := drop.Resolve(s.model.Roles(), s.context.Mask)
 	if err != nil {
@@ -92,7 +92,7 @@ func (s subject) origin(f modelFlags) (eval.Origin, error) {
 	if s.context.Surrogates != nil {
 		o.Surrogate = s.context.Surrogates.Hash()
 	}
-	o.Model, err = source.Fingerprint(f.model)
+	o.Model, err = source.Fingerprint(ctx, f.model)
 	return o, err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -38,11 +39,11 @@ func (f *dropFlags) check() ([]int, error) {
 
 // bind adds to o what the flags say about this model: the layers of a profile, and surrogates. Both are refused for any model
 // but the one they were made for.
-func (f *dropFlags) bind(o *engine.ContextOptions, m *engine.Model, model modelFlags) error {
+func (f *dropFlags) bind(ctx context.Context, o *engine.ContextOptions, m *engine.Model, model modelFlags) error {
 	if f.profile == "" && f.surrogate == "" {
 		return nil
 	}
-	fingerprint, err := source.Fingerprint(model.model)
+	fingerprint, err := source.Fingerprint(ctx, model.model)
 	if err != nil {
 		return err
 	}

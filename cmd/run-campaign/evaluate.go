@@ -89,7 +89,7 @@ func evaluate[T any](c *cobra.Command, f evaluateFlags, head *evaluationHead, pr
 		return err
 	}
 	defer m.Close()
-	if err := f.context.drop.bind(&o, m, f.model); err != nil {
+	if err := f.context.drop.bind(c.Context(), &o, m, f.model); err != nil {
 		return err
 	}
 	tok, err := m.Tokenizer()

@@ -48,7 +48,7 @@ HF_ENDPOINT names another hub than huggingface.co, HF_TOKEN is sent to it for re
 
 // loadFetching loads a campaign. If models are missing, and nothing else is wrong with it, they are fetched first.
 func loadFetching(ctx context.Context, file string, w io.Writer) (*campaigns.Campaign, error) {
-	campaign, err := campaigns.Load(file)
+	campaign, err := campaigns.Load(ctx, file)
 	missing := campaigns.Missing(err)
 	if len(missing) == 0 {
 		return campaign, err
@@ -63,7 +63,7 @@ func loadFetching(ctx context.Context, file string, w io.Writer) (*campaigns.Cam
 		}
 		fmt.Fprintln(w, "fetched ", path)
 	}
-	return campaigns.Load(file)
+	return campaigns.Load(ctx, file)
 }
 
 // byteBars shows a bar for each file of a model; on anything but a terminal it shows nothing.

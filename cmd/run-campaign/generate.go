@@ -38,7 +38,7 @@ func newGenerate() *cobra.Command {
 				return err
 			}
 			defer m.Close()
-			if err := context.drop.bind(&co, m, model); err != nil {
+			if err := context.drop.bind(c.Context(), &co, m, model); err != nil {
 				return err
 			}
 			ec, err := m.NewContext(co)

@@ -15,7 +15,7 @@ func newInspect() *cobra.Command {
   run-campaign inspect model.gguf --fingerprint --json`,
 		Args: positional("MODEL"),
 		RunE: func(c *cobra.Command, args []string) error {
-			r, err := inspect.File(args[0], fingerprint)
+			r, err := inspect.File(c.Context(), args[0], fingerprint)
 			if err != nil {
 				return err
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -173,6 +174,32 @@ func TestAnInterruptedSynthLeavesNothing(t *testing.T) {
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+func TestHashingAModelStopsWithTheCommand(t *testing.T) {
+	model, err := filepath.Abs("../../engine/testdata/conformance/models/llama-tiny.gguf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	campaign := filepath.Join(t.TempDir(), "c.yaml")
+	if err := os.WriteFile(campaign, []byte("name: hashed\nmodels: {m: "+model+"}\nstages: [{throughput: {prompt: [16]}}]\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"inspect", model, "--fingerprint"}, {"fetch", campaign}, {"run", campaign, "--dry-run"}} {
+		for _, interrupted := range []bool{false, true} {
+			ctx, cancel := context.WithCancel(t.Context())
+			want := exitDone
+			if interrupted {
+				want = exitInterrupted
+				cancel()
+			}
+			var out, said bytes.Buffer
+			if code := run(ctx, args, nil, &out, &said); code != want || interrupted != (out.Len() == 0 && strings.Contains(said.String(), "context canceled")) {
+				t.Errorf("%q, interrupted %v: exit %d, want %d; it printed %q and said %q", args, interrupted, code, want, out.String(), said.String())
+			}
+			cancel()
+		}
 	}
 }
 

@@ -69,7 +69,7 @@ func (f *perplexityFlags) run(c *cobra.Command) error {
 			NCtx: f.context.ctx, NBatch: f.context.batch, Chunks: f.chunks, Threads: f.model.threads, Stride: f.stride, Rows: f.output == 1, Logits: format,
 		}
 		if f.base != "" {
-			if o.Origin, err = s.origin(f.model); err != nil {
+			if o.Origin, err = s.origin(c.Context(), f.model); err != nil {
 				return e, err
 			}
 		}

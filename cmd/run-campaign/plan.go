@@ -25,7 +25,7 @@ estimate of time, memory and disk. What a calibration still has to find out is s
   run-campaign plan night.yaml --json | jq '.plan.arms[].name'`,
 		Args: positional("FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			campaign, err := campaigns.Load(args[0])
+			campaign, err := campaigns.Load(c.Context(), args[0])
 			if err != nil {
 				return err
 			}

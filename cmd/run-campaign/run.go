@@ -147,7 +147,7 @@ func (f *runFlags) plan(c *cobra.Command, file string) (*plan.Plan, error) {
 // load loads the campaign, after fetching its models unless nothing is to be written.
 func (f *runFlags) load(c *cobra.Command, file string) (*campaigns.Campaign, error) {
 	if f.dryRun {
-		return campaigns.Load(file)
+		return campaigns.Load(c.Context(), file)
 	}
 	ctx, release := untilInterrupted(c.Context())
 	defer release()

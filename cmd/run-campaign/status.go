@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -30,7 +31,7 @@ func newStatus() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			p, err := planFor(dir, campaign)
+			p, err := planFor(c.Context(), dir, campaign)
 			if err != nil {
 				return err
 			}
@@ -58,11 +59,11 @@ func newStatus() *cobra.Command {
 }
 
 // planFor is the plan of the campaign file, or the run's own when no file is given.
-func planFor(dir *results.Dir, campaign string) (*plan.Plan, error) {
+func planFor(ctx context.Context, dir *results.Dir, campaign string) (*plan.Plan, error) {
 	if campaign == "" {
 		return dir.Plan()
 	}
-	c, err := campaigns.Load(campaign)
+	c, err := campaigns.Load(ctx, campaign)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -180,10 +181,15 @@ func TestFingerprintIsTheHashOfAllParts(t *testing.T) {
 		}
 		h.Write(b)
 	}
-	got, err := Fingerprint(names[0])
+	got, err := Fingerprint(t.Context(), names[0])
 	is(t, "fingerprint", got, err, hex.EncodeToString(h.Sum(nil)))
-	if _, err := Fingerprint(filepath.Join(dir, "absent")); err == nil {
+	if _, err := Fingerprint(t.Context(), filepath.Join(dir, "absent")); err == nil {
 		t.Error("an absent file has no fingerprint")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Fingerprint(ctx, names[0]); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v", err)
 	}
 }
 

@@ -18,7 +18,7 @@ const models = "../testdata/conformance/models"
 
 func report(t *testing.T, path string) *Report {
 	t.Helper()
-	r, err := File(path, true)
+	r, err := File(t.Context(), path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestCachesOfALargeModel(t *testing.T) {
 	if err := synth.Write(t.Context(), path, "llama-3.1-8b", "Q4_K_M", synth.Options{Layers: 2, Sparse: true}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := File(path, false)
+	r, err := File(t.Context(), path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestAForeignModelIsReportedWithTheReasonItDoesNotRun(t *testing.T) {
 }
 
 func TestAnAbsentFileIsAnError(t *testing.T) {
-	if _, err := File(filepath.Join(t.TempDir(), "none.gguf"), false); err == nil {
+	if _, err := File(t.Context(), filepath.Join(t.TempDir(), "none.gguf"), false); err == nil {
 		t.Error("a report on nothing")
 	}
 }

@@ -5,6 +5,7 @@ package inspect
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -94,7 +95,7 @@ type Cache struct {
 }
 
 // File reports on a model file, the first part of a split one, or builtin:NAME. With fingerprint it reads all of it.
-func File(name string, fingerprint bool) (*Report, error) {
+func File(ctx context.Context, name string, fingerprint bool) (*Report, error) {
 	f, err := source.File(name)
 	if err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func File(name string, fingerprint bool) (*Report, error) {
 	defer f.Close()
 	r := Of(f)
 	if fingerprint {
-		if r.Fingerprint, err = source.Fingerprint(name); err != nil {
+		if r.Fingerprint, err = source.Fingerprint(ctx, name); err != nil {
 			return nil, err
 		}
 	}

@@ -147,7 +147,7 @@ func describe(t *testing.T, path string) (q quantized) {
 		t.Fatal(err)
 	}
 	q.Size = info.Size()
-	if q.FileSHA256, err = gguf.Fingerprint(path); err != nil {
+	if q.FileSHA256, err = gguf.Fingerprint(t.Context(), path); err != nil {
 		t.Fatal(err)
 	}
 	return q

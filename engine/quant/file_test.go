@@ -65,7 +65,7 @@ func TestResultDoesNotDependOnThreads(t *testing.T) {
 		if err := QuantizeFile(t.Context(), in, out, Q5_0, Options{Threads: threads}); err != nil {
 			t.Fatal(err)
 		}
-		sum, err := gguf.Fingerprint(out)
+		sum, err := gguf.Fingerprint(t.Context(), out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,8 +252,8 @@ func TestModelInMemoryIsQuantisedLikeItsFile(t *testing.T) {
 	if err := errors.Join(QuantizeFile(t.Context(), in, fromFile, Q6_K, Options{}), QuantizeTo(t.Context(), f, fromMemory, Q6_K, Options{})); err != nil {
 		t.Fatal(err)
 	}
-	a, _ := gguf.Fingerprint(fromFile)
-	if b, _ := gguf.Fingerprint(fromMemory); a != b || a == "" {
+	a, _ := gguf.Fingerprint(t.Context(), fromFile)
+	if b, _ := gguf.Fingerprint(t.Context(), fromMemory); a != b || a == "" {
 		t.Errorf("fingerprints %q and %q", a, b)
 	}
 }

@@ -5,6 +5,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -65,9 +66,9 @@ func Read(name string) ([]byte, error) {
 }
 
 // Fingerprint is the identity of a model's bytes, those of all its parts, in lower-case hexadecimal digits.
-func Fingerprint(name string) (string, error) {
+func Fingerprint(ctx context.Context, name string) (string, error) {
 	if builtin.IsName(name) {
 		return builtin.SHA256(name)
 	}
-	return gguf.Fingerprint(name)
+	return gguf.Fingerprint(ctx, name)
 }

@@ -37,7 +37,7 @@ func TestAModelIsTheSameByPathAndByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		sum, err := Fingerprint(n)
+		sum, err := Fingerprint(t.Context(), n)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,7 +69,7 @@ func (c *child) makeQuantized(ctx context.Context, m plan.Model, mix quant.Mix, 
 	if err := quant.QuantizeTo(ctx, original, path, mix, quant.Options{Threads: c.job.Threads, Progress: progress}); err != nil {
 		return quantizedEntry{}, err
 	}
-	sum, err := gguf.Fingerprint(path)
+	sum, err := gguf.Fingerprint(ctx, path)
 	if err != nil {
 		return quantizedEntry{}, err
 	}

@@ -358,7 +358,7 @@ func TestAQuantisedModelIsMadeOnceByProcessesThatWantItAtTheSameTime(t *testing.
 	if made != 1 {
 		t.Errorf("it was made %d times", made)
 	}
-	sum, err := gguf.Fingerprint(path)
+	sum, err := gguf.Fingerprint(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -376,7 +376,7 @@ func TestAQuantisedModelIsMadeOnceByProcessesThatWantItAtTheSameTime(t *testing.
 	if out, _ := succeed(t, x, j); out.ModelSHA256 != sum {
 		t.Errorf("made again: %s, before %s", out.ModelSHA256, sum)
 	}
-	if again, err := gguf.Fingerprint(path); err != nil || again != sum {
+	if again, err := gguf.Fingerprint(t.Context(), path); err != nil || again != sum {
 		t.Errorf("made again: %s, %v", again, err)
 	}
 }

@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	st, err := open(s)
+	st, err := open(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -93,13 +93,13 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	return nil
 }
 
-func open(s settings) (*study, error) {
+func open(ctx context.Context, s settings) (*study, error) {
 	st := &study{settings: s}
 	var errs [4]error
 	st.text, errs[0] = source.Read(s.text)
 	st.other, errs[1] = source.Read(s.other)
 	st.model, errs[2] = source.Model(s.model, engine.Options{})
-	st.fingerprint, errs[3] = source.Fingerprint(s.model)
+	st.fingerprint, errs[3] = source.Fingerprint(ctx, s.model)
 	return st, errors.Join(errs[:]...)
 }
 

@@ -61,7 +61,7 @@ func (s *study) calibrateReal(ctx context.Context, path string, text []byte) (*c
 		return nil, err
 	}
 	defer m.Close()
-	fingerprint, err := source.Fingerprint(path)
+	fingerprint, err := source.Fingerprint(ctx, path)
 	if err != nil {
 		return nil, err
 	}
