@@ -58,7 +58,7 @@ func (e Environment) Diff(old Environment) []plan.Difference {
 	a, b := reflect.ValueOf(old), reflect.ValueOf(e)
 	for i := range a.NumField() {
 		x, y := a.Field(i).Interface(), b.Field(i).Interface()
-		name := a.Type().Field(i).Tag.Get("json")
+		name, _, _ := strings.Cut(a.Type().Field(i).Tag.Get("json"), ",")
 		if name == "schema" || reflect.DeepEqual(x, y) {
 			continue
 		}

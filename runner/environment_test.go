@@ -51,6 +51,62 @@ func TestAnotherEnvironmentIsRefusedWithTheFieldsThatDiffer(t *testing.T) {
 	}
 }
 
+func TestOtherKernelsAreRefusedUnlessTheCampaignAsksForThem(t *testing.T) {
+	withKernels := func(b *bench, name, version string) {
+		e := *testEnvironment()
+		e.Kernels = name
+		b.o.Environment = &e
+		for i := range b.plan.Units {
+			u := &b.plan.Units[i]
+			u.Key.EngineVersion = version
+			u.ID = u.Key.ID()
+		}
+	}
+	const again = "everything is then run again"
+	for name, c := range map[string]struct {
+		campaign, version string
+		want              []string // of the refusal; nil = none
+	}{
+		"the campaign leaves them to the command": {"", "2", []string{`kernels was "upstream" and is "avx2"`, "--kernels upstream goes on with it", again}},
+		"the campaign asks for them":              {"auto", "2", nil},
+		"another version of the engine":           {"", "3", nil},
+	} {
+		b := newBench(t)
+		withKernels(b, "upstream", "2+upstream")
+		b.interruptBefore("throughput/pp8/a/001")
+		withKernels(b, "avx2", c.version)
+		b.plan.Kernels = c.campaign
+		_, calls, err := b.run(t.Context())
+		if c.want == nil {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			equal(t, name+": jobs", wholeRun, calls)
+			continue
+		}
+		var refused *EnvironmentError
+		if !errors.As(err, &refused) || calls != nil {
+			t.Fatalf("%s: %v after jobs %v", name, err, calls)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, expected %q", name, err, want)
+			}
+		}
+		withKernels(b, "upstream", "2+upstream")
+		_, calls = b.mustRun()
+		equal(t, name+": jobs with the first kernels", wholeRun[3:], calls)
+	}
+
+	b := newBench(t)
+	withKernels(b, "avx512", "2")
+	b.interruptBefore("throughput/pp8/a/001")
+	withKernels(b, "avx2", "2")
+	if _, _, err := b.run(t.Context()); err == nil || strings.Contains(err.Error(), again) || !strings.Contains(err.Error(), "--kernels avx512 goes on with it") || !strings.Contains(err.Error(), "half-finished blocks") {
+		t.Errorf("kernels with the same results: %v", err)
+	}
+}
+
 func TestAHalfFinishedBlockIsRunAgainInTheNewEnvironment(t *testing.T) {
 	b := newBench(t)
 	b.interruptBefore("throughput/pp8/a/001") // the second unit of the second block

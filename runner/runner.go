@@ -59,6 +59,7 @@ var ErrInterrupted = errors.New("interrupted; run again to go on")
 type EnvironmentError struct {
 	Old, New    string // environment IDs
 	Differences []plan.Difference
+	Everything  bool // the kernels differ in their results, so that no record of the run counts
 }
 
 func (e *EnvironmentError) Error() string {
@@ -70,7 +71,17 @@ func (e *EnvironmentError) Error() string {
 	for _, d := range e.Differences {
 		fmt.Fprintf(&b, "\n  %s was %q and is %q", d.Field, d.Old, d.New)
 	}
-	b.WriteString("\nUse a new run directory, or allow the change: half-finished blocks are then run again as a whole")
+	b.WriteString("\n")
+	if len(e.Differences) == 1 && e.Differences[0].Field == "kernels" && e.Differences[0].Old != "" {
+		fmt.Fprintf(&b, "--kernels %s goes on with it. Or use", e.Differences[0].Old)
+	} else {
+		b.WriteString("Use")
+	}
+	again := "half-finished blocks are then run again as a whole"
+	if e.Everything {
+		again = "everything is then run again, because results of these kernels are others; the records stay"
+	}
+	b.WriteString(" a new run directory, or --allow-environment-change: " + again)
 	return b.String()
 }
 
@@ -106,7 +117,7 @@ func Run(ctx context.Context, p *plan.Plan, dir *results.Dir, o Options, x Execu
 	if err != nil {
 		return Summary{}, err
 	}
-	if err := checkEnvironment(dir, inv, decisions, o); err != nil {
+	if err := checkEnvironment(p, dir, inv, decisions, o); err != nil {
 		return count(decisions), err
 	}
 	if err := dir.RemoveLeftovers(); err != nil {
@@ -154,13 +165,20 @@ func dryRun(p *plan.Plan, dir *results.Dir, o Options, r Reporter) (Summary, err
 }
 
 // checkEnvironment refuses to mix environments unless it is allowed. What counts is the newest record of the plan: a run
-// that was once allowed to move goes on where it is now.
-func checkEnvironment(dir *results.Dir, inv *inventory, decisions []decision, o Options) error {
-	old := inv.newest(decisions)
-	if old == nil || old.Environment == o.Environment.ID() || o.AllowEnvironmentChange || len(selected(decisions)) == 0 {
+// that was once allowed to move goes on where it is now. Where the campaign leaves the kernels to the command, a record that
+// would be of the plan but for their results counts too: to leave a flag out must not begin everything anew.
+func checkEnvironment(p *plan.Plan, dir *results.Dir, inv *inventory, decisions []decision, o Options) error {
+	if o.AllowEnvironmentChange || len(selected(decisions)) == 0 {
 		return nil
 	}
-	e := &EnvironmentError{Old: old.Environment, New: o.Environment.ID()}
+	old, everything := inv.newest(decisions), false
+	if other := inv.newestOfOtherKernels(decisions); p.Kernels == "" && other != nil && (old == nil || other.Ended.After(old.Ended)) {
+		old, everything = other, true
+	}
+	if old == nil || old.Environment == o.Environment.ID() {
+		return nil
+	}
+	e := &EnvironmentError{Old: old.Environment, New: o.Environment.ID(), Everything: everything}
 	if was, err := dir.Environment(old.Environment); err == nil {
 		e.Differences = o.Environment.Diff(was)
 	}

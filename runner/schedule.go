@@ -92,6 +92,23 @@ func (inv *inventory) newest(decisions []decision) *results.Record {
 	return newest
 }
 
+// newestOfOtherKernels is the good record that was made last of those that only the results of the engine's kernels tell from
+// records of the plan (engine.ResultVersion); nil if there is none.
+func (inv *inventory) newestOfOtherKernels(decisions []decision) *results.Record {
+	var newest *results.Record
+	for _, d := range decisions {
+		version, _, _ := strings.Cut(d.unit.Key.EngineVersion, "+")
+		for _, r := range inv.former[placeOf(d.unit)] {
+			was, _, _ := strings.Cut(r.Unit.Key.EngineVersion, "+")
+			changes := d.unit.Key.Diff(r.Unit.Key)
+			if was == version && len(changes) == 1 && changes[0].Field == "engine_version" && r.Outcome == results.OK && (newest == nil || r.Ended.After(newest.Ended)) {
+				newest = r
+			}
+		}
+	}
+	return newest
+}
+
 // survey decides about every unit of the plan, in plan order.
 func survey(p *plan.Plan, dir *results.Dir, o Options) ([]decision, *inventory, error) {
 	inv, err := takeInventory(dir, p)

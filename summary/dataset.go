@@ -197,7 +197,7 @@ func (ds *dataset) environments() []Environment {
 	for i, id := range order {
 		e := Environment{ID: id, Records: used[id]}
 		if full, ok := ds.source.environments[id]; ok {
-			e.CPU, e.Commit = full.CPU, full.Commit
+			e.CPU, e.Commit, e.Kernels = full.CPU, full.Commit, full.Kernels
 			if first, ok := ds.source.environments[order[0]]; ok && i > 0 {
 				e.Changes = full.Diff(first)
 			}

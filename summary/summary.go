@@ -54,6 +54,7 @@ type Environment struct {
 	Records int               `json:"records"`
 	CPU     string            `json:"cpu,omitempty"`
 	Commit  string            `json:"commit,omitempty"`
+	Kernels string            `json:"kernels,omitempty"` // of the engine
 	Changes []plan.Difference `json:"changes,omitempty"` // from the first one
 }
 

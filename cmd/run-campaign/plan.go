@@ -31,6 +31,9 @@ estimate of time, memory and disk. What a calibration still has to find out is s
 			}
 			defer campaign.Close()
 			p := campaign.Plan()
+			if err := useKernelsOf(c, p); err != nil {
+				return err
+			}
 			if dir == "" {
 				dir = filepath.Join("runs", p.Campaign)
 			}

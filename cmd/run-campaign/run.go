@@ -54,7 +54,7 @@ Ctrl-C once finishes the running unit and stops; twice aborts it; a calibration 
 	c.Flags().StringVar(&f.until, "until", "", "start no block that is not expected to end by this time, for instance 07:00")
 	c.Flags().DurationVar(&f.timeout, "timeout", 0, "for one unit, for instance 10m (default: the campaign's)")
 	c.Flags().BoolVar(&f.retryFailed, "retry-failed", false, "run failed units again")
-	c.Flags().BoolVar(&f.allowEnvironmentChange, "allow-environment-change", false, "go on although the machine or this program changed; blocks are never paired across the change")
+	c.Flags().BoolVar(&f.allowEnvironmentChange, "allow-environment-change", false, "go on although the machine, this program or its kernels changed; blocks are never paired across the change")
 	c.Flags().StringVar(&f.progress, "progress", string(runner.ProgressAuto), "auto, bar, lines, json or none")
 	return c
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"attnbudget/campaigns"
 	"attnbudget/engine"
@@ -38,6 +40,11 @@ func newStatus() *cobra.Command {
 			if err := useKernelsOf(c, p); err != nil {
 				return err
 			}
+			if campaign == "" && p.Kernels == "" {
+				if err := useKernelsOfLast(c, dir); err != nil {
+					return err
+				}
+			}
 			env, err := runner.Machine(engine.Version, kernel.Name())
 			if err != nil {
 				return err
@@ -69,6 +76,43 @@ func planFor(ctx context.Context, dir *results.Dir, campaign string) (*plan.Plan
 	}
 	defer c.Close()
 	return c.Plan(), nil
+}
+
+// useKernelsOfLast computes with the kernels of the run's last session unless others are asked for: the stored plan is that of
+// the same command. Others whose results differ would make another plan, for which there is no campaign here.
+func useKernelsOfLast(c *cobra.Command, dir *results.Dir) error {
+	last, err := lastKernels(dir)
+	if err != nil || last == "" {
+		return err
+	}
+	if asked := c.Flag("kernels").Value.String(); asked == "" {
+		_ = useKernels(last) // a processor that does not have them is another environment anyway
+	} else if engine.ResultVersion(kernel.Name()) != engine.ResultVersion(last) {
+		return &usageError{fmt.Errorf("--kernels %s: the last session used %s, whose results are others; --campaign FILE says what would be run again", asked, last)}
+	}
+	return nil
+}
+
+// lastKernels are those of the run's last session; empty when it had none or does not say.
+func lastKernels(dir *results.Dir) (string, error) {
+	id := ""
+	for e, err := range dir.Journal() {
+		var damaged *results.LineError
+		if err != nil && !errors.As(err, &damaged) {
+			return "", err
+		}
+		if err == nil && e.Kind == results.EventSessionStart {
+			id = e.Environment
+		}
+	}
+	if id == "" {
+		return "", nil
+	}
+	environment, err := dir.Environment(id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return environment.Kernels, err
 }
 
 func writeStatusJSON(w io.Writer, units []runner.UnitStatus, sum runner.Summary) error {
