@@ -407,17 +407,24 @@ func lineOf(text, prefix string) string {
 	return ""
 }
 
-func TestMultipleChoiceAgreesWithUpstream(t *testing.T) {
+// arcEasy is the evaluation of which the log is.
+func arcEasy(t *testing.T, tok *tokenizer.Tokenizer) *Choice {
+	t.Helper()
 	const file = "../../../shared/data/arc-easy-test.bin"
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Skip("no shared task files: ", err)
 	}
-	m, tok := shippedModel(t)
 	c, err := NewChoice(tok, Input{"arc-easy-test.bin", data}, TaskOptions{Tasks: 200, NCtx: 2048})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c
+}
+
+func TestMultipleChoiceAgreesWithUpstream(t *testing.T) {
+	m, tok := shippedModel(t)
+	c := arcEasy(t, tok)
 	log := upstreamLog(t, "multiple-choice-F16")
 	want := tableRows(log)
 	if !full() {

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 
 	"attnbudget/engine"
+	"attnbudget/engine/kernel/upstream"
 	"attnbudget/engine/tokenizer"
 )
 
@@ -191,7 +191,7 @@ func newDivergenceChunk(no int, points []point) (DivergenceChunk, error) {
 		c.NLLProduct += float64(p.nll * p.nllBase)
 		c.KLD += p.kld
 		c.KLD2 += p.kld * p.kld
-		deltaP := float32(math.Exp(float64(-p.nll))) - float32(math.Exp(float64(-p.nllBase)))
+		deltaP := upstream.ScalarExp(-p.nll) - upstream.ScalarExp(-p.nllBase)
 		square := float64(deltaP * deltaP)
 		c.DeltaP += float64(deltaP)
 		c.DeltaP2 += square

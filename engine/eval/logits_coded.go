@@ -3,6 +3,8 @@ package eval
 import (
 	"encoding/binary"
 	"math"
+
+	"attnbudget/engine/kernel/upstream"
 )
 
 // Upstream's logits file: the eight bytes "_logits_"; int32 n_ctx, n_vocab, n_chunk; the tokens; then per scored token
@@ -82,7 +84,7 @@ func compareCodes(logits []float32, row []byte, token int32) (point, error) {
 			baseTop, baseMode = logP, i
 		}
 		if logP > -codeRange {
-			probability := float32(math.Exp(float64(logP)))
+			probability := upstream.ScalarExp(logP)
 			sum += float64(probability)
 			p.kld += float64(probability * (logP - l + normalizer))
 		}

@@ -18,9 +18,10 @@ const (
 	sectionAccuracy   = "HellaSwag and Winogrande"
 	sectionTasks      = "Task by task"
 	sectionDivergence = "KL divergence from F16"
+	sectionOrder      = "In upstream's order"
 )
 
-var sections = []string{sectionPerplexity, sectionAccuracy, sectionTasks, sectionDivergence}
+var sections = []string{sectionPerplexity, sectionAccuracy, sectionTasks, sectionDivergence, sectionOrder}
 
 var agreement = make(map[string][]string)
 
