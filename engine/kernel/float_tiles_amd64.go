@@ -47,7 +47,7 @@ func (f *floatTiles) panel(m *product, s *scratch, from, to int) {
 	case !inEights(m.w):
 		rowByRow(m, s, from, to, f.widen, dot32OnAVX2)
 	case m.in.n <= vectorInputs:
-		f.vectors(m, from, to)
+		floatVectors(m, from, to)
 	default:
 		f.tiles(m, s, from, to)
 	}
@@ -64,8 +64,8 @@ func dot32OnAVX2(t gguf.Type, a, b []float32) float32 {
 	return endDot32(t, &sums, a[whole:], b[whole:])
 }
 
-// vectors multiplies straight from the blocks.
-func (f *floatTiles) vectors(m *product, from, to int) {
+// floatVectors multiplies straight from the blocks.
+func floatVectors(m *product, from, to int) {
 	n, rows, cols, t := m.in.n, m.w.Rows, m.w.Cols, m.w.Type
 	x, stride := m.in.floats(t), t.RowBytes(cols)
 	for r := from; r < to; {
