@@ -88,7 +88,7 @@ formats: [F16]
 masks: {none: [], first: [0], second: [1]}
 baseline: {format: F16, mask: none}
 stages:
-  - perplexity: {text: builtin:evaluation, context: 512, chunks: 40}
+  - perplexity: {text: builtin:evaluation, context: 512, chunks: 12}
 `
 
 func longCampaign(t *testing.T) (file, dir string) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"attnbudget/engine/builtin"
 	"attnbudget/plan"
 	"attnbudget/results"
 
@@ -32,10 +33,10 @@ stages:
   - throughput: {prompt: [32], generate: [4]}
   - depth: {depths: [128], generate: 4}
   - kv: {contexts: [512]}
-  - perplexity: {text: builtin:evaluation, context: 128, chunks: 24}
+  - perplexity: {text: part.txt, context: 128, chunks: 24}
   - hellaswag: {tasks: builtin:gloss-swag, limit: 60}
   - winogrande: {tasks: builtin:gloss-grande, limit: 60}
-  - kl-divergence: {text: builtin:evaluation, context: 128, chunks: 12}
+  - kl-divergence: {text: part.txt, context: 128, chunks: 12}
 `
 
 // kills is how many times the run is killed before it may finish.
@@ -47,6 +48,14 @@ func TestARunKilledAtRandomMomentsEqualsAnUnbrokenOne(t *testing.T) {
 	work := t.TempDir()
 	file := filepath.Join(work, "killed.yaml")
 	if err := os.WriteFile(file, []byte(killed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, err := builtin.Open("evaluation")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As much as is evaluated: a start that reads the whole text is killed while it does, and not at work.
+	if err := os.WriteFile(filepath.Join(work, "part.txt"), text[:24<<10], 0o644); err != nil {
 		t.Fatal(err)
 	}
 	start := func(dir string) (*exec.Cmd, *bytes.Buffer) {
