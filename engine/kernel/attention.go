@@ -21,10 +21,7 @@ type Attention struct {
 	DimK, DimV     int
 	Scale          float32
 	Visible        [][]Span // per query row: the cells it sees, ascending, not overlapping; none gives zeros
-
-	// What upstream's order of additions depends on besides.
-	Batch int // query rows before those were left out whose result nobody wants; 0 = N
-	Cells int // cells upstream looks at, visible or not; 0 = up to the last visible one, in steps of 256
+	Cells          int      // that upstream looks at, visible or not; 0 = up to the last visible one, in steps of 256
 }
 
 const (

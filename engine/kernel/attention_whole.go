@@ -51,7 +51,7 @@ func (t *wholeAttention) head(s *wholeScratch, row, head int) {
 	top := t.scoreAll(s.scores, spans, first, t.Q[(row*t.Heads+head)*t.DimK:][:t.DimK], head)
 	t.kernels.scale(s.scores, s.scores, float32(1/t.kernels.softMax(s.scores, top)))
 	sums := valueSums
-	if max(t.N, t.Batch) == 1 && t.kernels.singles || t.DimV%4 != 0 {
+	if t.N == 1 && t.kernels.singles || t.DimV%4 != 0 {
 		sums = valueSumsSingle
 	}
 	s.sums = grow(s.sums, sums*t.DimV)

@@ -25,5 +25,6 @@
 //   - delta rule: sums run over the key elements in 32 partial sums as in upstream.Dot32, token after token.
 //
 // The kernel set "upstream" adds up in upstream's order throughout, for results that are upstream's to the last bit. There a row
-// depends on the size of its batch, because upstream multiplies single rows, fours and larger batches by different routines.
+// depends on the size of its batch, because upstream multiplies single rows, fours and larger batches by different routines, and
+// has three ways of attention (flash.go), one of which also depends on the number of threads.
 package kernel

@@ -62,11 +62,10 @@ func (f *flash) run(p *Pool, a *Attention) {
 	if f.cells == 0 {
 		f.cells = (a.lastCell() + 255) / 256 * 256
 	}
-	rows := max(a.N, a.Batch)
 	alike := a.K.Type == a.V.Type && (a.K.Type == gguf.F16 || a.K.Type == gguf.F32)
-	f.whole = alike && rows >= upstreamTile && a.DimV%8 == 0
+	f.whole = alike && a.N >= upstreamTile && a.DimV%8 == 0
 	f.piece, f.pieces = f.cells, 1
-	if alike && rows == 1 && f.cells >= upstreamPieces {
+	if alike && a.N == 1 && f.cells >= upstreamPieces {
 		f.piece = (f.cells + p.Threads() - 1) / p.Threads()
 		f.pieces = (f.cells + f.piece - 1) / f.piece
 	}

@@ -135,23 +135,6 @@ func TestFlashAttentionIsCloseToTheDefinition(t *testing.T) {
 	}
 }
 
-// Rows that lead to no result are left out before attention, and must not change what is left.
-func TestFlashAttentionDependsOnTheWholeBatch(t *testing.T) {
-	r := rand.New(rand.NewPCG(75, 76))
-	k := inUpstreamsOrder(best())
-	for _, n := range []int{20, 64, 90} {
-		c := attentionCase{"", gguf.F16, gguf.F16, n, 800, 4, 2, 64, 64, causal(700)}
-		a := c.build(r)
-		want := attendedBy(&k, 2, a)
-		for _, row := range []int{0, n / 2, n - 1} {
-			b := *a
-			b.N, b.Batch, b.Q, b.Visible = 1, n, a.Q[row*4*64:], a.Visible[row:]
-			b.Out = make([]float32, 4*64)
-			same(t, fmt.Sprintf("row %d of %d alone", row, n), attendedBy(&k, 3, &b), want[row*4*64:][:4*64])
-		}
-	}
-}
-
 func TestFlashAttentionAllocatesNothingInSteadyState(t *testing.T) {
 	r := rand.New(rand.NewPCG(77, 78))
 	k := inUpstreamsOrder(best())

@@ -45,9 +45,6 @@ func (p *Pass) branch(i int, norm []float32, mixing func(layer int)) {
 		}
 		p.add(p.x, p.y)
 	}
-	if i == len(p.config.Layers)-1 && p.pool.SumsDependOnBatch() {
-		p.narrow() // here upstream does
-	}
 }
 
 // surrogate computes y from h.

@@ -75,6 +75,9 @@ func (m *gemma3) forward(p *Pass, attention func(layer int)) {
 	for i := range m.layers {
 		l := &m.layers[i]
 		p.branch(i, l.attnNorm, attention)
+		if i == len(m.layers)-1 {
+			p.narrow() // here upstream does
+		}
 		p.norm(p.h, p.x, l.ffnNorm)
 		p.geglu(p.y, p.h, &l.ffn)
 		p.norm(p.y, p.y, l.ffnPostNorm)

@@ -69,6 +69,9 @@ func (m *llama) forward(p *Pass, attention func(layer int)) {
 	for i := range m.layers {
 		l := &m.layers[i]
 		p.branch(i, l.attnNorm, attention)
+		if i == len(m.layers)-1 {
+			p.narrow() // here upstream does
+		}
 		p.norm(p.h, p.x, l.ffnNorm)
 		p.swiglu(p.y, p.h, &l.ffn)
 		p.add(p.x, p.y)

@@ -237,8 +237,8 @@ func (p *Pass) store(layer int, k, v *rows) {
 func (p *Pass) follow(r ...*rows) { p.followers = append(p.followers, r...) }
 
 // stored is to be called when layer has stored what it stores. After the last layer that stores anything, the residual
-// stream, what follows it and also are narrowed to the rows that lead to logits; later where results depend on how many rows
-// an operation has.
+// stream, what follows it and also are narrowed to the rows that lead to logits; where results depend on how many rows an
+// operation has, only where upstream does so: behind the token mixing of the last layer, or in head.
 func (p *Pass) stored(layer int, also ...*rows) {
 	if layer == p.lastStore && !p.pool.SumsDependOnBatch() {
 		p.narrow(also...)
@@ -247,7 +247,7 @@ func (p *Pass) stored(layer int, also ...*rows) {
 
 // narrow keeps of the residual stream, what follows it and also the rows that lead to logits.
 func (p *Pass) narrow(also ...*rows) {
-	if len(p.outputs) == len(p.live) {
+	if len(p.outputs) == len(p.live) || p.variants != nil {
 		return
 	}
 	for _, r := range p.followers {
@@ -275,23 +275,16 @@ func (p *Pass) attend(a, q *rows, owner int, heads int, scale float32) {
 	p.each(q, func(p *Pass, i int) { p.op.store.Query(p.op.dst.row(i)) })
 	p.attention = kernel.Attention{
 		Q: q.all(), Out: a.all(), K: s.K, V: s.V, N: q.n, Heads: heads, HeadsKV: s.Heads, DimK: s.DimK, DimV: s.DimV,
-		Scale: scale, Visible: p.visible[:q.n], Batch: p.batch(), Cells: s.Looked(),
+		Scale: scale, Visible: p.visible[:q.n], Cells: s.Looked(),
 	}
 	p.pool.Attend(&p.attention)
 	p.each(a, func(p *Pass, i int) { p.op.store.Output(p.op.src.row(i)) })
 	p.attended(s)
 }
 
-// batch is the number of tokens that upstream would compute at once.
-func (p *Pass) batch() int {
-	if p.variants != nil {
-		return p.variants.tokens
-	}
-	return len(p.tokens)
-}
-
 // head computes the logits of the rows that are left.
 func (p *Pass) head(output *Linear, norm []float32) {
+	p.narrow()
 	if len(p.outputs) == 0 {
 		return
 	}

@@ -9,7 +9,8 @@ type Running struct{ Top, Sum float32 }
 // Nothing is the softmax of no scores.
 var Nothing = Running{Top: float32(math.Inf(-1))}
 
-// Raise takes a score above Top and returns the factor for what was summed before; the weight of the score itself is 1.
+// Raise takes a score above Top and returns the factor for what was summed before; the weight of the score itself is 1. The
+// sum is fused as by GCC 12, with which the conformance data was made; GCC 11, which made upstream's release, does not fuse it.
 func (r *Running) Raise(score float32) (old float32) {
 	old = ScalarExp(r.Top - score)
 	r.Top, r.Sum = score, fma(r.Sum, old, 1)
