@@ -20,9 +20,8 @@ import (
 // machine is where a race runs and with what.
 type machine struct {
 	results.Environment
-	kernels string // our instruction set
-	setup   string // identity, see record
-	commit  string
+	setup  string // identity, see record
+	commit string
 }
 
 func identify(s settings) (machine, error) {
@@ -31,7 +30,7 @@ func identify(s settings) (machine, error) {
 		return machine{}, err
 	}
 	h := sha256.New()
-	fmt.Fprintln(h, e.Machine, e.CPU, e.Usable, s.threads)
+	fmt.Fprintln(h, e.Machine, e.CPU, e.Usable, s.threads, e.Kernels, s.build)
 	for _, path := range []string{s.ours, s.upstream} {
 		if path == "" {
 			continue
@@ -40,7 +39,7 @@ func identify(s settings) (machine, error) {
 			return machine{}, err
 		}
 	}
-	return machine{Environment: e, kernels: kernel.Name(), setup: hex.EncodeToString(h.Sum(nil))[:16], commit: commit()}, nil
+	return machine{Environment: e, setup: hex.EncodeToString(h.Sum(nil))[:16], commit: commit()}, nil
 }
 
 func hashFile(h io.Writer, path string) error {

@@ -25,6 +25,7 @@ import (
 // settings are the command line.
 type settings struct {
 	upstream string
+	build    string
 	ours     string
 	dir      string
 	report   string
@@ -38,6 +39,7 @@ type settings struct {
 func main() {
 	var s settings
 	flag.StringVar(&s.upstream, "upstream", "", "program that runs upstream: PATH bench -m MODEL -p N -n N -d N -r N -t N -ctk TYPE -ctv TYPE prints a JSON line with samples_ts")
+	flag.StringVar(&s.build, "build", "the one it chooses itself", "which of upstream's builds that is, for the report")
 	flag.StringVar(&s.ours, "ours", "", "our program; by default it is built from this checkout")
 	flag.StringVar(&s.dir, "dir", filepath.Join(os.TempDir(), "attnbudget-race"), "where models (about 4 GB) and the journal are kept")
 	flag.StringVar(&s.report, "report", filepath.Join("docs", "speed.md"), "file to write; empty = print the table only")

@@ -235,8 +235,8 @@ func TestTheReportSaysWhatTheJournalHolds(t *testing.T) {
 	}
 	s := settings{threads: 2, report: filepath.Join(t.TempDir(), "speed.md")}
 	m := machine{
-		Environment: results.Environment{CPU: "AMD EPYC 7571", Cores: 2, Threads: 2, MemoryGiB: 16, OS: "linux debian 13", Kernel: "6.1", GoVersion: "go1.26.0"},
-		kernels:     "avx2", commit: "abc1234",
+		Environment: results.Environment{CPU: "AMD EPYC 7571", Cores: 2, Threads: 2, MemoryGiB: 16, OS: "linux debian 13", Kernel: "6.1", GoVersion: "go1.26.0", Kernels: "avx2"},
+		commit:      "abc1234",
 	}
 	if err := report(s, m, j, &bytes.Buffer{}); err != nil {
 		t.Fatal(err)

@@ -95,7 +95,10 @@ func (m machine) lines(s settings, l limits.Limits) []string {
 	out := []string{
 		fmt.Sprintf("%s, %d cores, %d logical, %d GiB, %s, kernel %s", m.CPU, m.Cores, m.Environment.Threads, m.MemoryGiB, m.OS, m.Kernel),
 		fmt.Sprintf("read from memory at most %.1f GB/s, float32 multiply-adds %.1f GFLOP/s (%d threads, %s), measured in the same run", l.ReadBytes/1e9, l.MultiplyAdd/1e9, l.Threads, l.Loops),
-		fmt.Sprintf("%d threads, %s kernels, %s, commit %s", s.threads, m.kernels, m.GoVersion, m.commit),
+		fmt.Sprintf("%d threads, %s kernels, %s, commit %s", s.threads, m.Kernels, m.GoVersion, m.commit),
+	}
+	if s.upstream != "" {
+		out = append(out, "upstream's build for processors: "+s.build)
 	}
 	if m.Governor != "" {
 		out = append(out, "frequency governor "+m.Governor)
