@@ -24,7 +24,7 @@ func (u *upstream) sizes() sizes {
 func (s *subject) measure(t *testing.T, u *upstream, n sizes) *result {
 	r := &result{}
 	in := u.text(t)
-	t.Run("window", func(t *testing.T) { r.window = s.window(t, in, n.window) })
+	t.Run("window", func(t *testing.T) { r.window = s.window(t, in, u.Window.Tokens, n.window) })
 	t.Run("chunks", func(t *testing.T) { r.chunks = s.chunks(t, in, n.chunks) })
 	t.Run("continuations", func(t *testing.T) {
 		for _, c := range u.Continuations[:n.continuations] {
@@ -88,20 +88,14 @@ const chunkTokens = 255
 type perplexities struct {
 	ours, theirs float64
 	tokens       int
-	noise        float64 // standard deviation of a token's difference, estimated from blocks
+	apart        float64 // largest relative difference of a block's sum
 }
 
 func comparePerplexity(ours, theirs []float64, block int) perplexities {
 	p := perplexities{tokens: len(ours) * block}
 	for i, v := range ours {
 		p.ours, p.theirs = p.ours+v, p.theirs+theirs[i]
-	}
-	mean, squares := (p.ours-p.theirs)/float64(len(ours)), 0.0
-	for i, v := range ours {
-		squares += math.Pow(v-theirs[i]-mean, 2)
-	}
-	if len(ours) > 1 {
-		p.noise = math.Sqrt(squares / float64(len(ours)-1) / float64(block))
+		p.apart = max(p.apart, math.Abs(v/theirs[i]-1))
 	}
 	return p
 }
@@ -159,11 +153,4 @@ func (c counts) String() string {
 		text += fmt.Sprintf("; right %d, upstream %d", c.right, c.rightTheirs)
 	}
 	return text
-}
-
-// fewest is how many decisions must be equal if chance makes as many unequal as in c: three standard deviations less, of
-// the difference of two counts.
-func (c counts) fewest() float64 {
-	p := float64(c.equal+1) / float64(c.all+2) // never 1, or no chance would be left
-	return float64(c.equal) - 3*math.Sqrt(2*float64(c.all)*p*(1-p))
 }

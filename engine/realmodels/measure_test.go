@@ -12,16 +12,19 @@ import (
 
 // The measures: what the engine gives where upstream gave something, in the same form. Of each the first n are taken.
 
+// physicalBatch is how many tokens upstream decodes at once.
+const physicalBatch = 512
+
 // window is the negative log-likelihood of the first n blocks of the text, in one context.
-func (s *subject) window(t *testing.T, in eval.Input, n int) []float64 {
-	ids := s.tok.Encode(string(in.Data), true, false)[:n*windowBlock]
+func (s *subject) window(t *testing.T, in eval.Input, all, n int) []float64 {
+	ids := s.tok.Encode(string(in.Data), true, false)[:all]
 	c := s.context(t, engine.ContextOptions{NCtx: 2048})
 	out := make([]float64, n)
-	for i := range n {
-		part := ids[i*windowBlock : (i+1)*windowBlock]
-		decode(t, c, part, i*windowBlock, 0)
+	for start := 0; start < n*windowBlock; start += physicalBatch {
+		part := ids[start:min(start+physicalBatch, len(ids))]
+		decode(t, c, part, start, 0)
 		for j := range part {
-			if next := i*windowBlock + j + 1; next < len(ids) {
+			if next := start + j + 1; next < n*windowBlock {
 				out[next/windowBlock] -= logProb(c.Logits(j), ids[next])
 			}
 		}
@@ -52,16 +55,17 @@ func logProb(logits []float32, token int32) float64 {
 }
 
 // choices are the tokens that the engine finds likeliest, each after the prompt and upstream's own choices before it, so
-// that one divergence does not hide what follows.
+// that one divergence does not hide what follows. They are decoded one by one.
 func (s *subject) choices(t *testing.T, want continuation) []int32 {
 	c := s.context(t, engine.ContextOptions{NCtx: 512})
-	prompt := s.tok.Encode(want.Prompt, true, false)
-	ids := append(slices.Clone(prompt), want.Tokens[:len(want.Tokens)-1]...)
-	decode(t, c, ids, 0, len(prompt)-1)
+	next, start := s.tok.Encode(want.Prompt, true, false), 0
 	var out []int32
-	for i := range want.Tokens {
-		logits := c.Logits(len(prompt) - 1 + i)
+	for _, token := range want.Tokens {
+		decode(t, c, next, start, len(next)-1)
+		logits := c.Logits(len(next) - 1)
 		out = append(out, int32(slices.Index(logits, slices.Max(logits))))
+		start += len(next)
+		next = []int32{token}
 	}
 	return out
 }
