@@ -76,6 +76,13 @@ func (w *wideDecoder) kernel() {
 		"dst[r] = product of quantised activations with row r of eight times eights, stride bytes apart; eights and blocks > 0.")
 	dst, from, stride, eights := arg("dst"), arg("w"), arg("stride"), arg("eights")
 	w.preload()
+	w.eachEight(dst, from, stride, eights, 1, 256, sideBytes, w.block)
+	end()
+}
+
+// eachEight takes eight rows after the other through their blocks, so many blocks at a time, with so many bytes of activations
+// and of what belongs to these. block adds the products of those blocks to total.
+func (w *wideDecoder) eachEight(dst, from, stride, eights reg.GPVirtual, atOnce, codes, sides int, block func(x, side reg.GPVirtual, total reg.VecVirtual)) {
 	Label("eight")
 	x, side, blocks := arg("x"), arg("side"), arg("blocks")
 	first, next := GP64(), GP64()
@@ -85,21 +92,20 @@ func (w *wideDecoder) kernel() {
 	w.rows = newRows(first, stride, 8)
 	total := YMM()
 	zero(total)
-	loop("block", blocks, 1, func() {
-		for off := 0; off < 8*w.bytes; off += 64 {
+	loop("block", blocks, atOnce, func() {
+		for off := 0; off < 8*atOnce*w.bytes; off += 64 {
 			PREFETCHT0(Mem{Base: next, Disp: off})
 		}
-		ADDQ(U32(8*w.bytes), next)
-		w.block(x, side, total)
-		w.rows.advance(w.bytes)
-		ADDQ(U32(256), x)
-		ADDQ(U32(sideBytes), side)
+		ADDQ(U32(8*atOnce*w.bytes), next)
+		block(x, side, total)
+		w.rows.advance(atOnce * w.bytes)
+		ADDQ(U32(codes), x)
+		ADDQ(U32(sides), side)
 	})
 	VMOVUPS(total, Mem{Base: dst})
 	ADDQ(Imm(32), dst)
 	DECQ(eights)
 	JNZ(LabelRef("eight"))
-	end()
 }
 
 // block adds the products of a block of eight rows to total.

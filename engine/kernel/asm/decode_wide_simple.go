@@ -37,29 +37,7 @@ func (p *widePairs) kernel() {
 	if p.name == "IQ4_NL" {
 		p.raisedIQ4()
 	}
-	Label("eight")
-	x, side, blocks := arg("x"), arg("side"), arg("blocks")
-	first, next := GP64(), GP64()
-	MOVQ(from, first)
-	LEAQ(Mem{Base: from, Index: stride, Scale: 8}, from)
-	MOVQ(from, next)
-	p.rows = newRows(first, stride, 8)
-	total := YMM()
-	zero(total)
-	loop("block", blocks, 2, func() {
-		for off := 0; off < 16*p.bytes; off += 64 {
-			PREFETCHT0(Mem{Base: next, Disp: off})
-		}
-		ADDQ(U32(16*p.bytes), next)
-		p.blocks(x, side, total)
-		p.rows.advance(2 * p.bytes)
-		ADDQ(U32(64), x)
-		ADDQ(U32(2*blockSideBytes), side)
-	})
-	VMOVUPS(total, Mem{Base: dst})
-	ADDQ(Imm(32), dst)
-	DECQ(eights)
-	JNZ(LabelRef("eight"))
+	p.eachEight(dst, from, stride, eights, 2, 64, 2*blockSideBytes, p.blocks)
 	end()
 }
 

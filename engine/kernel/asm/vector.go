@@ -130,6 +130,19 @@ func (w width) fold(v []reg.VecVirtual) reg.Register {
 	return y.AsX()
 }
 
+// sumAcross adds the eight floats of a vector of 256 bits as the function of that name in package upstream does; the sum is in
+// the lowest lane of the result.
+func sumAcross(v reg.VecVirtual) reg.VecVirtual {
+	s, t := XMM(), XMM()
+	VEXTRACTF128(Imm(1), v, s)
+	VADDPS(v.AsX(), s, s)
+	VMOVHLPS(s, s, t)
+	VADDPS(t, s, s)
+	VMOVSHDUP(s, t)
+	VADDSS(t, s, s)
+	return s
+}
+
 // fill returns a vector whose lanes all hold the float or integer constant with these bits.
 func (w width) fill(name string, bits uint32) reg.VecVirtual {
 	v := w.vector()

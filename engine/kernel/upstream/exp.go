@@ -41,9 +41,6 @@ func expFar(x, n float32) float32 {
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// SiLU is x / (1 + e^-x).
-func SiLU(x float32) float32 { return x / (1 + Exp(0-x)) }
-
 // ScalarExp is e^x as the C library (glibc 2.27 and later) computes it for a single number, on processors with FMA: 2^(k/32)
 // from a table times a polynomial of degree 3, in float64 (from Arm's optimized routines).
 func ScalarExp(x float32) float32 {
