@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"attnbudget/engine/kernel"
+	"attnbudget/engine/kernel/kerneltest"
 	"attnbudget/internal/markdown"
 )
 
@@ -52,7 +53,7 @@ func caseTable(t *testing.T, index conformanceIndex) string {
 		out := map[string][]float32{}
 		for _, c := range index.Cases {
 			t.Run(c.Case, func(t *testing.T) {
-				useKernels(t, kernels)
+				kerneltest.Use(t, kernels)
 				out[c.Case] = c.run(t, index)
 			})
 			if out[c.Case] == nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"attnbudget/engine/kernel"
+	"attnbudget/engine/kernel/kerneltest"
 	"attnbudget/engine/kvcache"
 	"attnbudget/engine/quant"
 )
@@ -243,7 +243,7 @@ func TestConformance(t *testing.T) {
 
 // In upstream's order of sums nothing is left between the two engines.
 func TestUpstreamsOrderGivesTheReferencesToTheBit(t *testing.T) {
-	useKernels(t, "upstream")
+	kerneltest.Use(t, "upstream")
 	index := readIndex(t)
 	for _, c := range index.Cases {
 		t.Run(c.Case, func(t *testing.T) {
@@ -261,16 +261,6 @@ func TestUpstreamsOrderGivesTheReferencesToTheBit(t *testing.T) {
 			}
 		})
 	}
-}
-
-// useKernels makes the test compute with the named kernels.
-func useKernels(t *testing.T, name string) {
-	t.Helper()
-	before := kernel.Name()
-	if err := kernel.Use(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = kernel.Use(before) })
 }
 
 // unequal counts the numbers that are not the same; all of them if the lengths differ.

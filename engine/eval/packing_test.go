@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"attnbudget/engine"
-	"attnbudget/engine/kernel"
+	"attnbudget/engine/kernel/kerneltest"
 )
 
 // TestResultsDoNotDependOnPackingInTheEngine evaluates the same items alone and side by side, on every architecture:
@@ -85,24 +85,10 @@ func TestResultsDoNotDependOnPackingInTheEngine(t *testing.T) {
 func TestAContinuedRunGivesTheSameFiguresInTheEngine(t *testing.T) {
 	for _, kernels := range []string{"auto", "upstream"} {
 		t.Run(kernels, func(t *testing.T) {
-			useKernels(t, kernels)
+			kerneltest.Use(t, kernels)
 			continuedRuns(t)
 		})
 	}
-}
-
-// useKernels lasts until the test ends.
-func useKernels(t *testing.T, name string) {
-	t.Helper()
-	before := kernel.Name()
-	if err := kernel.Use(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := kernel.Use(before); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func continuedRuns(t *testing.T) {

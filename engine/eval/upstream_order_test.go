@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"attnbudget/engine"
+	"attnbudget/engine/kernel/kerneltest"
 	"attnbudget/engine/tokenizer"
 )
 
 // The kernels of upstream's order compute what its build for AVX2 does, which made the logs. So not a digit may differ.
 
 func TestPrintedFiguresAreUpstreamsInItsOrder(t *testing.T) {
-	useKernels(t, "upstream")
+	kerneltest.Use(t, "upstream")
 	for _, l := range []struct {
 		log, format string
 		figures     int // in the whole log
@@ -93,7 +94,7 @@ func choiceOf(t *testing.T, m *engine.Model, tok *tokenizer.Tokenizer) string {
 }
 
 func TestPrintedDivergencesAreUpstreamsInItsOrder(t *testing.T) {
-	useKernels(t, "upstream")
+	kerneltest.Use(t, "upstream")
 	formats, chunks := []string{"Q8_0"}, 2
 	if full() {
 		formats, chunks = []string{"Q8_0", "Q4_K_M", "Q4_0", "Q2_K"}, 40
@@ -136,7 +137,7 @@ func TestFiguresOfEveryFormatAndMaskAreUpstreamsInItsOrder(t *testing.T) {
 	if !full() {
 		t.Skip("minutes; set ATTNBUDGET_FULL=1")
 	}
-	useKernels(t, "upstream")
+	kerneltest.Use(t, "upstream")
 	all := upstreamFigures(t)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		t.Run(name, func(t *testing.T) {

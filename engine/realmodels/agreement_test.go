@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"attnbudget/engine"
-	"attnbudget/engine/kernel"
+	"attnbudget/engine/kernel/kerneltest"
 )
 
 // models are the folders of testdata.
@@ -121,7 +121,7 @@ func measureExpanded(t *testing.T, u *upstream, n sizes) *result {
 func TestFilesGiveUpstreamsResultsInItsOrder(t *testing.T) {
 	for _, name := range models {
 		t.Run(name, func(t *testing.T) {
-			useKernels(t, "upstream")
+			kerneltest.Use(t, "upstream")
 			u := read(t, name, "file-haswell")
 			c := compare(t, open(t, u.Model, engine.Options{}, engine.ContextOptions{}).measure(t, u, u.asked()), u)
 			c.check(t)
@@ -148,20 +148,6 @@ const (
 	equalSums   = 1e-7
 	equalScores = 1e-6
 )
-
-// useKernels lasts until the test ends.
-func useKernels(t *testing.T, name string) {
-	t.Helper()
-	before := kernel.Name()
-	if err := kernel.Use(name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := kernel.Use(before); err != nil {
-			t.Error(err)
-		}
-	})
-}
 
 // How far rounding alone takes results: the files by the fastest kernels, and upstream's build for AVX-512, against its build
 // for AVX2. They differ by nothing but the order of additions, and by about as much. It is only reported.
