@@ -194,6 +194,14 @@ func (t integerTile) blocks(minima bool) {
 	if minima {
 		name = "blocksMin"
 	}
+	t.blocksAdding(name, minima, func(d, y, total reg.VecVirtual) {
+		VMULPS(d, y, y)
+		VADDPS(y, total, total)
+	})
+}
+
+// blocksAdding is blocks by any name; add adds a product y, multiplied by its scale d, to total.
+func (t integerTile) blocksAdding(name string, minima bool, add func(d, y, total reg.VecVirtual)) {
 	s, sum, blocks, xr, sr := t.start(name, fmt.Sprintf("sums [%d][%d] += products over blocks of 32; strides in bytes; blocks > 0.", t.inputs, t.rows()))
 	total := t.grid()
 	at := func(i, v int) Mem { return Mem{Base: sum, Disp: (i*t.vectors + v) * t.bytes} }
@@ -208,8 +216,7 @@ func (t integerTile) blocks(minima bool) {
 				d, y := t.vector(), s.acc[i][v]
 				VMULPS(Mem{Base: s.scales, Disp: v * t.bytes}, dx, d)
 				VCVTDQ2PS(y, y)
-				VMULPS(d, y, y)
-				VADDPS(y, total[i][v], total[i][v])
+				add(d, y, total[i][v])
 			}
 			if minima {
 				VBROADCASTSS(sr.at(i, blockSideS), dx)

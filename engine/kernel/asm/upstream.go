@@ -29,28 +29,7 @@ func ofUpstream() {
 
 // blocksInTurn is blocks with the product and the addition fused.
 func (t integerTile) blocksInTurn() {
-	s, sum, blocks, xr, sr := t.start("blocksInTurn", fmt.Sprintf("sums [%d][%d] += products over blocks of 32; strides in bytes; blocks > 0.", t.inputs, t.rows()))
-	total := t.grid()
-	at := func(i, v int) Mem { return Mem{Base: sum, Disp: (i*t.vectors + v) * t.bytes} }
-	t.each(func(i, v int) { VMOVUPS(at(i, v), total[i][v]) })
-	loop("block", blocks, 1, func() {
-		s.beginRun(sr, blockSideBias)
-		s.codes(xr, 8)
-		for i := range t.inputs {
-			dx := t.vector()
-			VBROADCASTSS(sr.at(i, blockSideD), dx)
-			for v := range t.vectors {
-				d, y := t.vector(), s.acc[i][v]
-				VMULPS(Mem{Base: s.scales, Disp: v * t.bytes}, dx, d)
-				VCVTDQ2PS(y, y)
-				VFMADD231PS(d, y, total[i][v])
-			}
-		}
-		ADDQ(U32(2*t.rows()*4), s.scales)
-		sr.advance(blockSideBytes)
-	})
-	t.each(func(i, v int) { VMOVUPS(total[i][v], at(i, v)) })
-	end()
+	t.blocksAdding("blocksInTurn", false, func(d, y, total reg.VecVirtual) { VFMADD231PS(d, y, total) })
 }
 
 // scaled adds the sum of a run of 32 codes times its scale, which is there twice in one field.
