@@ -247,3 +247,34 @@ func TestTheReportSaysWhatTheJournalHolds(t *testing.T) {
 	}
 	golden.Check(t, "testdata/speed.md", got)
 }
+
+func TestHeadingsOfTheReportStandAlone(t *testing.T) {
+	machine, rows, loads := []string{"a machine"}, []row{{Model: "llama"}}, []loadRow{{From: "disk"}}
+	for name, p := range map[string]page{
+		"nothing raced":             {Machine: machine},
+		"only loads":                {Machine: machine, Loads: loads},
+		"raced":                     {Machine: machine, Rows: rows, Raced: true},
+		"raced and disturbed":       {Machine: machine, Rows: rows, Raced: true, Disturbed: true, Loads: loads},
+		"alone, with a collection":  {Machine: machine, Rows: rows, Collections: 1},
+		"loads behind a collection": {Machine: machine, Rows: rows, Collections: 1, Loads: loads},
+	} {
+		document, err := p.document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(document), "\n")
+		headings := 0
+		for i, line := range lines {
+			if !strings.HasPrefix(line, "## ") {
+				continue
+			}
+			headings++
+			if lines[i-1] != "" || lines[i-2] == "" || lines[i+1] != "" {
+				t.Errorf("%s: there must be one empty line before and after %q:\n%s", name, line, strings.Join(lines[i-2:i+2], "\n"))
+			}
+		}
+		if headings < 2 || strings.Contains(string(document), "\n\n\n") {
+			t.Errorf("%s: %d headings, or two empty lines:\n%s", name, headings, document)
+		}
+	}
+}

@@ -49,11 +49,18 @@ func report(s settings, m machine, j *journal, w io.Writer) error {
 	if s.report == "" {
 		return nil
 	}
-	var b bytes.Buffer
-	if err := template.Must(template.New("speed.md").Parse(speed)).Execute(&b, p); err != nil {
+	document, err := p.document()
+	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.report, b.Bytes(), 0o644)
+	return os.WriteFile(s.report, document, 0o644)
+}
+
+// document is the page in Markdown.
+func (p page) document() ([]byte, error) {
+	var b bytes.Buffer
+	err := template.Must(template.New("speed.md").Parse(speed)).Execute(&b, p)
+	return b.Bytes(), err
 }
 
 func describe(s settings, m machine, j *journal) page {
