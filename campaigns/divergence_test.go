@@ -43,6 +43,52 @@ func TestDivergenceIsFromTheBaselineWhoseLogitsAreAState(t *testing.T) {
 	}
 }
 
+func TestLogitsFormatsAreOtherUnitsWithOtherBases(t *testing.T) {
+	const formats = `formats: [Q4_0, F16]
+baseline: {format: F16}
+stages:
+  - kl-divergence: {text: builtin:evaluation, context: 128, chunks: 3, logits_format: float32}
+  - kl-divergence: {text: builtin:evaluation, context: 128, chunks: 3, logits_format: upstream}
+`
+	c := load(t, formats)
+	p := c.Plan()
+	if len(p.States) != 2 || len(p.Units) != 4 {
+		t.Fatalf("%d states, %d units", len(p.States), len(p.Units))
+	}
+	exact, coded := p.States[0], p.States[1]
+	// A head of 4096 bytes, the tokens of 3 chunks, and for each of their 63 scored tokens 4 bytes an entry of the vocabulary.
+	if want := 4096 + 4*3*128 + 3*63*4*int64(p.Models[0].Vocab); exact.Bytes != want || exact.Bytes < coded.Bytes*19/10 {
+		t.Errorf("%d bytes in float32, want %d; %d in upstream's format", exact.Bytes, want, coded.Bytes)
+	}
+	if exact.Key.LogitsFormat != "float32" || coded.Key.LogitsFormat != "" || exact.ID == coded.ID {
+		t.Errorf("states %+v and %+v", exact, coded)
+	}
+	for i, u := range p.Units {
+		want := []plan.State{exact, exact, coded, coded}[i]
+		if u.State != want.ID || u.Key.LogitsFormat != want.Key.LogitsFormat {
+			t.Errorf("%s has state %s and key %+v", u.Name, u.State, u.Key)
+		}
+	}
+	if d := p.Units[0].Key.Diff(p.Units[2].Key); len(d) != 1 || d[0] != (plan.Difference{Field: "logits_format", New: "float32"}) {
+		t.Errorf("the formats' units differ in %+v", d)
+	}
+	if name := p.Conditions[0].Name; name != "kl-divergence evaluation c128 n3 float32" || p.Conditions[1].Name != strings.TrimSuffix(name, " float32") {
+		t.Errorf("conditions %q and %q", name, p.Conditions[1].Name)
+	}
+	silent := load(t, "formats: [Q4_0, F16]\nbaseline: {format: F16}\n"+divergence).Plan()
+	for i, u := range silent.Units {
+		if u.ID != p.Units[2+i].ID {
+			t.Errorf("%s: saying the default makes it another unit", u.Name)
+		}
+	}
+	e := c.Estimate(p, nil)
+	without := *p
+	without.States = nil
+	if less := c.Estimate(&without, nil); e.Disk-less.Disk != exact.Bytes { // the two are not there at one time
+		t.Errorf("the logits add %d bytes to the estimate, want %d", e.Disk-less.Disk, exact.Bytes)
+	}
+}
+
 func TestEveryModelHasABaseOfItsOwn(t *testing.T) {
 	folder := t.TempDir()
 	quantised(t, folder, quant.Q8_0)

@@ -84,7 +84,7 @@ func (c *Campaign) key(cond condition, arm plan.Arm, block int) plan.Key {
 		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: arm.Engine, EngineVersion: c.engineVersion(), Threads: c.Run.Threads,
 		Stage: cond.Stage, Prompt: cond.Prompt, Generate: cond.Generate, Depth: cond.Depth, Context: cond.Context,
 		Batch: cond.Batch, UBatch: cond.UBatch, InputSHA256: cond.SHA256, Chunks: cond.Chunks, Tasks: cond.Tasks,
-		Block: block, Control: arm.Control,
+		Block: block, Control: arm.Control, LogitsFormat: cond.LogitsFormat,
 	}
 	switch cond.Stage {
 	case plan.Throughput, plan.Depth:
@@ -106,7 +106,7 @@ func (c *Campaign) state(cond condition, arm plan.Arm) (s plan.State, needed boo
 	case cond.Stage == plan.KLDivergence:
 		arm = *c.baseArm(arm.Model)
 		s.Bytes = c.work[workKey{arm.Model, cond.Name}].logits
-		s.Key = plan.StateKey{Kind: plan.StateLogits, InputSHA256: cond.SHA256, Context: cond.Context, Chunks: cond.Chunks}
+		s.Key = plan.StateKey{Kind: plan.StateLogits, InputSHA256: cond.SHA256, Context: cond.Context, Chunks: cond.Chunks, LogitsFormat: cond.LogitsFormat}
 	case cond.Depth > 0:
 		s.Bytes = c.model(arm.Model).cacheBytes(arm, cond.Depth)
 		s.Key = plan.StateKey{Kind: plan.StateCache, Depth: cond.Depth, Trace: c.depthTrace(cond.Depth)}

@@ -140,7 +140,7 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 		}
 	}
 	check(reflect.TypeFor[Spec](), schema.Properties)
-	for _, v := range []any{Source{}, Mask{}, Calibrate{}, Selection{}, Matrix{}, Filter{}, Run{}, Stage{}, Throughput{}, Depth{}, KV{}, Perplexity{}, Tasks{}, Table{}} {
+	for _, v := range []any{Source{}, Mask{}, Calibrate{}, Selection{}, Matrix{}, Filter{}, Run{}, Stage{}, Throughput{}, Depth{}, KV{}, Perplexity{}, Divergence{}, Tasks{}, Table{}} {
 		typ := reflect.TypeOf(v)
 		check(typ, schema.Defs[typ.Name()].Properties)
 	}

@@ -165,7 +165,7 @@ type Stage struct {
 	// Questions with several answers (ARC, MMLU) in upstream's binary format or as JSON lines.
 	MultipleChoice *Tasks `yaml:"multiple-choice"`
 	// Kullback-Leibler divergence of every arm from the model's arm with the baseline's format, mask and KV type.
-	KLDivergence *Perplexity `yaml:"kl-divergence"`
+	KLDivergence *Divergence `yaml:"kl-divergence"`
 }
 
 // Calibrate measures what dropping layers does to the predictions of each model, and names masks as profiles.
@@ -222,7 +222,7 @@ type KV struct {
 	Contexts []int `yaml:"contexts" jsonschema:"required,minItems=1,minimum=1,maximum=16777216,uniqueItems=true"`
 }
 
-// Perplexity reads a text: its perplexity, or the divergence from the base.
+// Perplexity reads a text.
 type Perplexity struct {
 	// A text file relative to the campaign file, or builtin:NAME.
 	Text string `yaml:"text" jsonschema:"required"`
@@ -230,6 +230,18 @@ type Perplexity struct {
 	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
 	// At most so many chunks; default: all.
 	Chunks int `yaml:"chunks" jsonschema:"minimum=1,maximum=16777216"`
+}
+
+// Divergence reads a text beside the base.
+type Divergence struct {
+	// A text file relative to the campaign file, or builtin:NAME.
+	Text string `yaml:"text" jsonschema:"required"`
+	// Tokens of a chunk; its second half is scored.
+	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
+	// At most so many chunks; default: all.
+	Chunks int `yaml:"chunks" jsonschema:"minimum=1,maximum=16777216"`
+	// How the base's log-probabilities are kept: upstream, in 16 bits, as llama-perplexity does; or float32, exact, in twice the space.
+	LogitsFormat string `yaml:"logits_format" jsonschema:"enum=upstream,enum=float32,default=upstream"`
 }
 
 // Tasks scores tasks with several answers.

@@ -1,6 +1,7 @@
 package campaigns
 
 import (
+	"cmp"
 	"errors"
 
 	"attnbudget/engine/eval"
@@ -64,7 +65,11 @@ func measure(tok *tokenizer.Tokenizer, in eval.Input, cond condition) (work, []s
 		}
 		return measureTasks(tok, q.Tasks), q.Warnings, nil
 	}
-	p, err := eval.NewPerplexity(tok, in, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks})
+	format, err := eval.ParseLogitsFormat(cmp.Or(cond.LogitsFormat, eval.LogitsUpstream.String()))
+	if err != nil {
+		return work{}, nil, err
+	}
+	p, err := eval.NewPerplexity(tok, in, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks, Logits: format})
 	if err != nil {
 		return work{}, nil, err
 	}

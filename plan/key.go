@@ -30,11 +30,12 @@ type Key struct {
 	InputSHA256      string `json:"input_sha256"`
 	Chunks           int    `json:"chunks"`
 	Tasks            int    `json:"tasks"`
-	Trace            string `json:"trace"`               // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
-	Block            int    `json:"block"`               // repetition
-	Control          bool   `json:"control"`             // the second baseline of `control: aa`
-	Base             string `json:"base,omitempty"`      // kl-divergence: the setting it is compared with, see Arm.Setting
-	Surrogate        string `json:"surrogate,omitempty"` // hash of what stands in for dropped attention
+	Trace            string `json:"trace"`                   // what the tokens are drawn from: "seed 1 block 2 pp512"; empty when the input decides them
+	Block            int    `json:"block"`                   // repetition
+	Control          bool   `json:"control"`                 // the second baseline of `control: aa`
+	Base             string `json:"base,omitempty"`          // kl-divergence: the setting it is compared with, see Arm.Setting
+	Surrogate        string `json:"surrogate,omitempty"`     // hash of what stands in for dropped attention
+	LogitsFormat     string `json:"logits_format,omitempty"` // Condition.LogitsFormat
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.
@@ -58,6 +59,7 @@ type StateKey struct {
 	InputSHA256      string `json:"input_sha256,omitempty"`
 	Context          int    `json:"context,omitempty"`
 	Chunks           int    `json:"chunks,omitempty"`
+	LogitsFormat     string `json:"logits_format,omitempty"`
 }
 
 // ID is the first 16 hexadecimal digits of the SHA-256 of the key's JSON form.

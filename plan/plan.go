@@ -107,6 +107,8 @@ type Condition struct {
 	Chunks  int    `json:"chunks,omitempty"`       // perplexity, kl-divergence: at most so many chunks, 0 = all
 	Tasks   int    `json:"tasks,omitempty"`        // hellaswag, winogrande, multiple-choice: so many tasks, 0 = all
 
+	LogitsFormat string `json:"logits_format,omitempty"` // kl-divergence: of the base's logits; empty = upstream's
+
 	Batch  int `json:"n_batch,omitempty"`
 	UBatch int `json:"n_ubatch,omitempty"`
 }

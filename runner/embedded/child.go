@@ -44,6 +44,7 @@ func Child(ctx context.Context, stdin io.Reader, stdout, stderr, progress io.Wri
 // child executes one job.
 type child struct {
 	job            runner.Job
+	modelSHA256    string // of the file that is evaluated
 	stdout, stderr io.Writer
 	say            *speaker
 }
@@ -54,6 +55,7 @@ func (c *child) run(ctx context.Context) error {
 		return err
 	}
 	defer m.Close()
+	c.modelSHA256 = sha256
 	c.say.message(message{ModelSHA256: sha256})
 	switch c.job.Kind {
 	case runner.JobPrepare:

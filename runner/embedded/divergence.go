@@ -1,12 +1,15 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 
 	"attnbudget/engine"
 	"attnbudget/engine/eval"
+	"attnbudget/engine/kernel"
+	"attnbudget/plan"
 )
 
 // divergence compares the arm with the logits of the base.
@@ -32,10 +35,16 @@ func (c *child) divergence(ctx context.Context, m *engine.Model) error {
 	return evaluate(ctx, c, m, plannedEvaluation[eval.DivergenceChunk]{d, d.Chunks, 1, d.Warnings})
 }
 
-// baseLogits makes the logits that divergence compares with, in upstream's format: they take half the space of float32, their
-// rounding is far below what an arm differs by, and the figures are those that upstream would give.
+// baseLogits makes the logits that divergence compares with, by default in upstream's format: they take half the space of
+// float32, their rounding is far below what most arms differ by, and the figures are those that upstream would give.
 func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
-	p, err := c.newPerplexity(m)
+	format, err := eval.ParseLogitsFormat(cmp.Or(c.job.Condition.LogitsFormat, eval.LogitsUpstream.String()))
+	if err != nil {
+		return err
+	}
+	o := c.perplexityOptions()
+	o.Logits, o.Origin = format, c.origin()
+	p, err := c.newPerplexity(m, o)
 	if err != nil {
 		return err
 	}
@@ -56,4 +65,13 @@ func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
 		return nil
 	})
 	return err
+}
+
+// origin is what the base's logits say they are of.
+func (c *child) origin() eval.Origin {
+	arm := c.job.Arm
+	return eval.Origin{
+		Model: c.modelSHA256, Mask: plan.CanonicalMask(arm.Mask.Layers), Surrogate: arm.Mask.SurrogateHash,
+		TypeK: arm.TypeK, TypeV: arm.TypeV, Engine: engine.ResultVersion(kernel.Name()),
+	}
 }

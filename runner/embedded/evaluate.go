@@ -10,17 +10,21 @@ import (
 	"attnbudget/engine/eval"
 )
 
-func (c *child) newPerplexity(m *engine.Model) (*eval.Perplexity, error) {
+func (c *child) perplexityOptions() eval.PerplexityOptions {
+	cond := c.job.Condition
+	return eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks, Threads: c.job.Threads}
+}
+
+func (c *child) newPerplexity(m *engine.Model, o eval.PerplexityOptions) (*eval.Perplexity, error) {
 	in, err := c.input(m)
 	if err != nil {
 		return nil, err
 	}
-	cond := c.job.Condition
-	return eval.NewPerplexity(in.tokenizer, in.Input, eval.PerplexityOptions{NCtx: cond.Context, NBatch: cond.Batch, Chunks: cond.Chunks, Threads: c.job.Threads})
+	return eval.NewPerplexity(in.tokenizer, in.Input, o)
 }
 
 func (c *child) perplexity(ctx context.Context, m *engine.Model) error {
-	p, err := c.newPerplexity(m)
+	p, err := c.newPerplexity(m, c.perplexityOptions())
 	if err != nil {
 		return err
 	}

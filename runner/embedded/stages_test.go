@@ -16,6 +16,7 @@ import (
 	"attnbudget/engine"
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel"
 	"attnbudget/parsers"
 	"attnbudget/plan"
 	"attnbudget/results"
@@ -159,6 +160,49 @@ func TestDivergenceIsFromTheArmThatMadeTheLogits(t *testing.T) {
 	// What the base has against itself is the rounding of the logits to 16 bits.
 	if math.Abs(means["base"]) > 1e-5 || means["masked"] < 1e-3 {
 		t.Errorf("divergences %v", means)
+	}
+}
+
+func TestExactBaseLogitsSayWhatTheyAreOfAndHaveNoFloor(t *testing.T) {
+	x := executor(t, "child")
+	c := plan.Condition{Stage: plan.KLDivergence, Input: "builtin:evaluation", Context: 64, Chunks: 4}
+	coded := baseLogits(t, x, job(t, "F16", nil, c))
+	c.LogitsFormat = "float32"
+	exact := baseLogits(t, x, job(t, "F16", nil, c))
+	head, err := os.ReadFile(exact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(coded); err != nil || int64(len(head)) < info.Size()*19/10 {
+		t.Errorf("%d bytes, %v; in upstream's format %v", len(head), err, info.Size())
+	}
+	j := job(t, "F16", nil, c)
+	origin := fmt.Sprintf(`"model_sha256":%q,"mask":"","type_k":"f16","type_v":"f16","engine":%q}`, j.Model.Fingerprint, engine.ResultVersion(kernel.Name()))
+	if !bytes.HasPrefix(head, []byte("_logp32_")) || !bytes.Contains(head[:4096], []byte(origin)) {
+		t.Errorf("the head is %q, want %s in it", bytes.TrimRight(head[:4096], " "), origin)
+	}
+	for name, mask := range map[string][]int{"base": nil, "masked": {1, 3}} {
+		means := map[string]float64{}
+		for format, base := range map[string]string{"float32": exact, "upstream": coded} {
+			j := job(t, "F16", mask, c)
+			j.State, j.Checkpoint = base, filepath.Join(t.TempDir(), "u1.jsonl")
+			_, ms := succeed(t, x, j)
+			means[format] = ms[0].Value
+		}
+		if rounding := math.Abs(means["float32"] - means["upstream"]); rounding == 0 || rounding > 1e-4 {
+			t.Errorf("%s: means %v", name, means)
+		}
+		if (means["float32"] == 0) != (name == "base") {
+			t.Errorf("%s: mean divergence %g", name, means["float32"])
+		}
+	}
+
+	c.LogitsFormat = "float16"
+	j = job(t, "F16", nil, c)
+	j.Kind, j.State = runner.JobState, filepath.Join(t.TempDir(), "base.state")
+	out, err := x.Execute(t.Context(), j, func(runner.Progress) {})
+	if err != nil || out.Failure == nil || !strings.Contains(out.Failure.Message, `logits format "float16" is not known: it must be upstream or float32`) {
+		t.Errorf("%+v, %v", out.Failure, err)
 	}
 }
 
