@@ -2,6 +2,7 @@ package eval
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"attnbudget/engine"
 	"attnbudget/engine/tokenizer"
 
 	"gonum.org/v1/gonum/stat"
@@ -250,22 +252,49 @@ func TestChoiceScoresAreMeansOverAnswers(t *testing.T) {
 	}
 }
 
-func TestDivergenceAgreesWithUpstream(t *testing.T) {
-	if !full() {
-		t.Skip("a minute; set ATTNBUDGET_FULL=1")
-	}
-	const chunks = 40
+// baseRun is the evaluation of a base, whose logits it writes to a file.
+type baseRun struct {
+	*Perplexity
+	file *os.File
+}
+
+// shippedBase is so many chunks of the evaluation text for the shipped model, whose logits go to a file of the test.
+func shippedBase(t *testing.T, chunks int) (*engine.Model, baseRun) {
+	t.Helper()
 	m, tok := shippedModel(t)
 	p, err := NewPerplexity(tok, builtinInput(t, "evaluation.txt"), PerplexityOptions{Chunks: chunks})
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, err := os.Create(filepath.Join(t.TempDir(), "base"))
+	file, err := os.Create(filepath.Join(t.TempDir(), "base"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer base.Close()
-	got, err := p.RunBase(t.Context(), newContext(t, m, p.ContextOptions(contextDefaults)), base, nil, func(Chunk) error { return nil })
+	t.Cleanup(func() { file.Close() })
+	return m, baseRun{p, file}
+}
+
+func (b baseRun) Run(ctx context.Context, c Context, done []Chunk, each func(Chunk) error) ([]Chunk, error) {
+	return b.RunBase(ctx, c, b.file, done, each)
+}
+
+// against is the comparison of a model with the base, once that has been evaluated.
+func (b baseRun) against(t *testing.T, tok *tokenizer.Tokenizer) *Divergence {
+	t.Helper()
+	d, err := NewDivergence(tok, "base", b.file, b.LogitsBytes(), DivergenceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestDivergenceAgreesWithUpstream(t *testing.T) {
+	if !full() {
+		t.Skip("a minute; set ATTNBUDGET_FULL=1")
+	}
+	const chunks = 40
+	m, base := shippedBase(t, chunks)
+	got, err := base.Run(t.Context(), newContext(t, m, base.ContextOptions(contextDefaults)), nil, func(Chunk) error { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,19 +306,7 @@ func TestDivergenceAgreesWithUpstream(t *testing.T) {
 	for _, format := range []string{"Q8_0", "Q4_K_M", "Q4_0", "Q2_K"} {
 		t.Run(format, func(t *testing.T) {
 			m, tok := quantisedModel(t, format)
-			d, err := NewDivergence(tok, "base", base, p.LogitsBytes(), DivergenceOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			chunks, err := d.Run(t.Context(), newContext(t, m, d.ContextOptions(contextDefaults)), nil, func(DivergenceChunk) error { return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			var b bytes.Buffer
-			if err := d.Write(&b, chunks); err != nil {
-				t.Fatal(err)
-			}
-			compareDivergences(t, format, b.String(), upstreamLog(t, "kld-"+format))
+			compareDivergences(t, format, printed(t, base.against(t, tok), m, nil), upstreamLog(t, "kld-"+format))
 		})
 	}
 }

@@ -2,12 +2,8 @@ package eval
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -99,37 +95,14 @@ func TestPrintedDivergencesAreUpstreamsInItsOrder(t *testing.T) {
 	if full() {
 		formats, chunks = []string{"Q8_0", "Q4_K_M", "Q4_0", "Q2_K"}, 40
 	}
-	m, tok := shippedModel(t)
-	p, err := NewPerplexity(tok, builtinInput(t, "evaluation.txt"), PerplexityOptions{Chunks: chunks})
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, err := os.Create(filepath.Join(t.TempDir(), "base"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer base.Close()
-	compareFigures(t, "kld-base-F16", printed(t, baseRun{p, base}, m, nil), 42)
+	m, base := shippedBase(t, chunks)
+	compareFigures(t, "kld-base-F16", printed(t, base, m, nil), 42)
 	for _, format := range formats {
 		t.Run(format, func(t *testing.T) {
 			m, tok := quantisedModel(t, format)
-			d, err := NewDivergence(tok, "base", base, p.LogitsBytes(), DivergenceOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			compareFigures(t, "kld-"+format, printed(t, d, m, nil), 461)
+			compareFigures(t, "kld-"+format, printed(t, base.against(t, tok), m, nil), 461)
 		})
 	}
-}
-
-// baseRun is a perplexity that writes a logits file.
-type baseRun struct {
-	*Perplexity
-	file io.WriterAt
-}
-
-func (b baseRun) Run(ctx context.Context, c Context, done []Chunk, each func(Chunk) error) ([]Chunk, error) {
-	return b.RunBase(ctx, c, b.file, done, each)
 }
 
 // Of other formats, and of F16 without the attention of some layers, the last figures of upstream's logs are there.
