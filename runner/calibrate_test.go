@@ -33,7 +33,7 @@ func newCalibration(t *testing.T) (*bench, plan.Calibration) {
 
 // calibrates writes the report, as the executor does.
 func calibrates(_ context.Context, job Job, progress func(Progress)) (Output, error) {
-	progress(Progress{"every layer alone", 1, 4})
+	progress(Progress{Phase: "every layer alone", Done: 1, Total: 4})
 	if job.Kind != JobCalibrate || job.Model.Fingerprint != "f0" || job.Arm.Format != job.Model.Format || job.Threads != 2 {
 		return Output{}, errors.New("not the job of this calibration")
 	}
@@ -126,9 +126,9 @@ func TestTheTimeToStopEndsACalibration(t *testing.T) {
 func TestTheTimeLeftOfACalibrationFollowsFromWhatThisProcessMeasured(t *testing.T) {
 	b, _ := newCalibration(t)
 	b.x.script["calibrate/m"] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
-		p(Progress{"greedy", 50, 100}) // of an earlier process
+		p(Progress{Phase: "greedy", Done: 50, Total: 100}) // of an earlier process
 		time.Sleep(10 * time.Second)
-		p(Progress{"greedy", 60, 100})
+		p(Progress{Phase: "greedy", Done: 60, Total: 100})
 		return calibrates(ctx, job, func(Progress) {})
 	}
 	var left []float64

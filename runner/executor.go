@@ -58,4 +58,6 @@ type Progress struct {
 	Phase string `json:"phase"` // what it is doing: "quantize", "load", "perplexity", ...
 	Done  int64  `json:"done"`
 	Total int64  `json:"total"` // 0 = unknown
+
+	Note string `json:"note,omitempty"` // something that people should know at once, in a line; then the rest is empty
 }

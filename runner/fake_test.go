@@ -42,7 +42,7 @@ func (f *fake) Execute(ctx context.Context, job Job, progress func(Progress)) (O
 }
 
 func (f *fake) succeed(_ context.Context, job Job, progress func(Progress)) (Output, error) {
-	progress(Progress{"run", 1, 1})
+	progress(Progress{Phase: "run", Done: 1, Total: 1})
 	switch job.Kind {
 	case JobPrepare:
 		return Output{}, nil
@@ -187,6 +187,16 @@ func (b *bench) mustRun() (Summary, []string) {
 		b.t.Fatal(err)
 	}
 	return sum, calls
+}
+
+// notes are the notes of all runs, as a person reads them.
+func (b *bench) notes() (out []string) {
+	for _, e := range b.r.events {
+		if e.Kind == EventNote {
+			out = append(out, strings.TrimPrefix(palette{}.line(e), "note: "))
+		}
+	}
+	return out
 }
 
 func (b *bench) unit(name string) plan.Unit {

@@ -16,7 +16,7 @@ const (
 	EventWouldRun            = "would_run"            // of a dry run: Unit, Name, Message = why
 	EventUnitProgress        = "unit_progress"        // Unit, Name, Progress
 	EventCalibrationProgress = "calibration_progress" // Name = the model, Calibration, Progress in evaluations, LeftSeconds
-	EventNote                = "note"                 // Message = a warning
+	EventNote                = "note"                 // Message = a warning; of a unit: Unit, Name
 )
 
 // Event is what a Reporter is told: a journal event, or one of the kinds above, with how far the session is.
@@ -116,7 +116,11 @@ func (c palette) line(e Event) string {
 	case EventWouldRun:
 		return fmt.Sprintf("[%d/%d] %s  %s", e.Done, e.Total, e.Name, e.Message)
 	case EventNote:
-		return c.yellow + "note: " + c.off + e.Message
+		of := ""
+		if e.Name != "" {
+			of = e.Name + ": "
+		}
+		return c.yellow + "note: " + c.off + of + e.Message
 	}
 	return ""
 }

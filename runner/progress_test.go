@@ -19,8 +19,9 @@ func exampleSession() []Event {
 	return []Event{
 		{Event: results.Event{Kind: results.EventSessionStart, Time: at, Environment: "e1"}, Total: 2},
 		{Event: results.Event{Kind: EventNote, Time: at, Message: "a record is damaged"}, Total: 2},
+		{Event: results.Event{Kind: EventNote, Time: at, Unit: "u1", Name: "kv/kv 64/a/000", Message: "it begins again"}, Total: 2},
 		{Event: results.Event{Kind: results.EventUnitStart, Time: at, Unit: "u1", Name: "kv/kv 64/a/000"}, Total: 2},
-		{Event: results.Event{Kind: EventUnitProgress, Time: at, Unit: "u1", Name: "kv/kv 64/a/000"}, Total: 2, Progress: &Progress{"load", 1, 4}},
+		{Event: results.Event{Kind: EventUnitProgress, Time: at, Unit: "u1", Name: "kv/kv 64/a/000"}, Total: 2, Progress: &Progress{Phase: "load", Done: 1, Total: 4}},
 		{Event: results.Event{Kind: results.EventUnitEnd, Time: at, Unit: "u1", Name: "kv/kv 64/a/000", Outcome: results.OK, Seconds: 1.25}, Done: 1, Total: 2, LeftSeconds: &left},
 		{Event: results.Event{Kind: results.EventUnitEnd, Time: at, Unit: "u2", Name: "kv/kv 64/b/000", Outcome: results.Failed, Failure: results.Crash, Message: "exit status 1", Seconds: 1}, Done: 2, Total: 2, Failed: 1},
 		{Event: results.Event{Kind: results.EventSessionEnd, Time: at, Message: "finished"}, Done: 2, Total: 2, Failed: 1},
@@ -35,6 +36,7 @@ func TestLinesSayOneThingPerFinishedUnit(t *testing.T) {
 	}
 	r.Close()
 	equal(t, "lines", `note: a record is damaged
+note: kv/kv 64/a/000: it begins again
 [1/2] kv/kv 64/a/000  ok  1.2s  (1m30s left)
 [2/2] kv/kv 64/b/000  failed (crash): exit status 1
 `, out.String())

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"attnbudget/plan"
@@ -128,11 +130,13 @@ func (s *session) begin(inv *inventory) error {
 	return s.removeStaleCheckpoints()
 }
 
-// removeStaleCheckpoints deletes checkpoints of units that need none any more.
+// removeStaleCheckpoints deletes checkpoints of units that need none any more, and says so of those that the plan has lost before
+// they were finished.
 func (s *session) removeStaleCheckpoints() error {
-	keep := make(map[string]bool)
+	keep, known := make(map[string]bool), make(map[string]bool)
 	for _, d := range s.decisions {
-		keep[s.dir.CheckpointPath(d.unit.ID)] = d.left || d.failed
+		path := s.dir.CheckpointPath(d.unit.ID)
+		keep[path], known[path] = d.left || d.failed, true
 	}
 	paths, err := s.dir.Checkpoints()
 	if err != nil {
@@ -140,6 +144,10 @@ func (s *session) removeStaleCheckpoints() error {
 	}
 	for _, path := range paths {
 		if !keep[path] {
+			if !known[path] {
+				s.report(Event{Event: results.Event{Kind: EventNote, Message: "what was finished of unit " + strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)) +
+					" is dropped: the plan, its kernels included, has changed and has no such unit"}})
+			}
 			if err := os.Remove(path); err != nil {
 				return fmt.Errorf("stale checkpoint: %w", err)
 			}

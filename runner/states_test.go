@@ -60,6 +60,7 @@ func TestStaleStatesAreRemovedAndMadeAgain(t *testing.T) {
 			write(t, b.dir.CheckpointPath("unknown"), "x")
 			spoil(b)
 			_, calls := b.mustRun()
+			equal(t, "notes", []string{"what was finished of unit unknown is dropped: the plan, its kernels included, has changed and has no such unit"}, b.notes())
 			if first := calls[0]; !strings.HasPrefix(first, "state ") {
 				t.Errorf("first job is %s, expected the state again", first)
 			}
@@ -113,6 +114,17 @@ func TestCheckpointsAreKeptForARetryAndDroppedWithTheRecord(t *testing.T) {
 	delete(b.x.script, name)
 	b.mustRun()
 	equal(t, "checkpoints after the record", nil, b.files("work/checkpoints"))
+}
+
+func TestANoteOfAJobIsTold(t *testing.T) {
+	b := newBench(t)
+	name := "perplexity/perplexity text c512/a/000"
+	b.x.script[name] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		p(Progress{Note: "3 finished items are not used"})
+		return b.x.succeed(ctx, job, p)
+	}
+	b.mustRun()
+	equal(t, "notes", []string{name + ": 3 finished items are not used"}, b.notes())
 }
 
 func write(t *testing.T, path, content string) {

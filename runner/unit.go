@@ -117,6 +117,10 @@ func (s *session) execute(ctx context.Context, job Job) (Output, error) {
 		defer cancel()
 	}
 	out, err := s.executor.Execute(ctx, job, func(p Progress) {
+		if p.Note != "" {
+			s.report(Event{Event: results.Event{Kind: EventNote, Unit: job.Unit.ID, Name: job.Unit.Name, Message: p.Note}})
+			return
+		}
 		s.report(Event{Event: results.Event{Kind: EventUnitProgress, Unit: job.Unit.ID, Name: job.Unit.Name}, Progress: &p})
 	})
 	switch {

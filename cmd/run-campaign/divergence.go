@@ -44,7 +44,7 @@ as dependent.`,
 	f.model.add(c)
 	f.context.add(c, -1, "")
 	f.addJSON(c)
-	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "logits file of the base model")
+	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "logits file of the base model; required")
 	c.Flags().StringVar(&f.baseModel, "base-model", "", "GGUF file or builtin:NAME that the logits must be of, or they are refused; only float32 logits say what they are of")
 	c.Flags().IntVar(&f.chunks, "chunks", 0, "at most so many chunks; 0 = all")
 	_ = c.MarkFlagRequired("kl-divergence-base")
@@ -118,7 +118,9 @@ func newBaseWriter(c *cobra.Command, path string, p *eval.Perplexity, s subject)
 		return baseWriter{}, err
 	}
 	id := fmt.Sprintf("%s, %d tokens at once", p.LogitsID(), s.context.NUBatch)
-	w := baseWriter{p, embedded.LogitsFile{Path: path, ID: id, Environment: environment.ID()}}
+	w := baseWriter{p, embedded.LogitsFile{Path: path, ID: id, Environment: environment.ID(), Note: func(text string) {
+		fmt.Fprintf(c.ErrOrStderr(), "note: %s: %s\n", path, text)
+	}}}
 	need := p.LogitsBytes()
 	fmt.Fprintf(c.ErrOrStderr(), "%s will take %s\n", path, campaigns.Size(need))
 	usage, err := disk.UsageWithContext(c.Context(), filepath.Dir(path))

@@ -25,9 +25,10 @@ type checkpointHeader struct {
 // checkpoint appends finished items to a file.
 type checkpoint[Item any] struct {
 	f        *os.File
-	perSync  int // items
-	unsynced int // items written since the last sync
-	resumed  int // processes that worked on it before this one and finished at least one item
+	perSync  int    // items
+	unsynced int    // items written since the last sync
+	resumed  int    // processes that worked on it before this one and finished at least one item
+	dropped  string // which finished items are not used and why, in a line; empty = none
 }
 
 // openCheckpoint reads the items finished so far and opens the file for more. What does not belong to the job, and
@@ -43,7 +44,7 @@ func openCheckpoint[Item any](job runner.Job, perSync int) (*checkpoint[Item], [
 	if err != nil {
 		return nil, nil, fmt.Errorf("checkpoint: %w", err)
 	}
-	c := &checkpoint[Item]{f: f, perSync: perSync, resumed: resumed}
+	c := &checkpoint[Item]{f: f, perSync: perSync, resumed: resumed, dropped: unused(b[good:], header)}
 	if err := f.Truncate(int64(good)); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("checkpoint: %w", err), f.Close())
 	}
@@ -83,6 +84,40 @@ func readCheckpoint[Item any](b []byte, header checkpointHeader) (items []Item, 
 		good += len(line) + 1
 	}
 	return items, parts, good
+}
+
+// unused says which finished items of a checkpoint's rest are not used and why. It is empty where there are none: the one that
+// a kill has torn was not finished.
+func unused(rest []byte, header checkpointHeader) string {
+	first, _, _ := bytes.Cut(rest, []byte{'\n'})
+	items := 0
+	for line := range bytes.Lines(rest) {
+		var h checkpointHeader
+		if bytes.HasSuffix(line, []byte{'\n'}) && (json.Unmarshal(line, &h) != nil || h == checkpointHeader{}) {
+			items++
+		}
+	}
+	if items == 0 {
+		return ""
+	}
+	why := "the checkpoint is damaged"
+	var h checkpointHeader
+	if json.Unmarshal(first, &h) == nil {
+		switch {
+		case h == checkpointHeader{} || h == header:
+		case h.Schema != header.Schema:
+			why = fmt.Sprintf("another release of this program wrote them (%s, this one %s)", h.Schema, header.Schema)
+		case h.Unit != header.Unit:
+			why = fmt.Sprintf("they are of other work (%s, this is %s)", h.Unit, header.Unit)
+		default:
+			why = fmt.Sprintf("another machine, program or set of kernels computed them (environment %s, this is %s)", h.Environment, header.Environment)
+		}
+	}
+	what := "1 finished item is"
+	if items > 1 {
+		what = fmt.Sprintf("%d finished items are", items)
+	}
+	return what + " not used but evaluated again: " + why
 }
 
 // add writes one finished item; it is durable once perSync items have been written, or after close.

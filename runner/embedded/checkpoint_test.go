@@ -104,6 +104,37 @@ func TestACheckpointOfAnotherUnitOrEnvironmentIsNotUsed(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotUsedOfACheckpointIsSaid(t *testing.T) {
+	const head, items = `{"schema":"attnbudget/checkpoint/1","unit":"u1","environment":"e1"}` + "\n", `{"n":1}` + "\n" + `{"n":2}` + "\n"
+	for name, c := range map[string]struct{ content, want string }{
+		"nothing there":        {"", ""},
+		"all used":             {head + items, ""},
+		"a torn item":          {head + items + `{"n":`, ""},
+		"a header alone":       {strings.Replace(head, "e1", "e0", 1), ""},
+		"another environment":  {strings.Replace(head, "e1", "e0", 1) + items + `{"n":`, "2 finished items are not used but evaluated again: another machine, program or set of kernels computed them (environment e0, this is e1)"},
+		"two environments":     {head + items + strings.Replace(head, "e1", "e0", 1) + `{"n":3}` + "\n", "1 finished item is not used but evaluated again: another machine, program or set of kernels computed them (environment e0, this is e1)"},
+		"another unit":         {strings.Replace(head, "u1", "u0", 1) + items, "2 finished items are not used but evaluated again: they are of other work (u0, this is u1)"},
+		"another release":      {strings.Replace(head, "/1", "/0", 1) + items, "2 finished items are not used but evaluated again: another release of this program wrote them (attnbudget/checkpoint/0, this one attnbudget/checkpoint/1)"},
+		"no header":            {items, "2 finished items are not used but evaluated again: the checkpoint is damaged"},
+		"a damaged line first": {head + `{"n":x}` + "\n" + items, "3 finished items are not used but evaluated again: the checkpoint is damaged"},
+	} {
+		job := checkpointJob(t)
+		if err := os.WriteFile(job.Checkpoint, []byte(c.content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cp, _, err := openCheckpoint[item](job, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cp.dropped != c.want {
+			t.Errorf("%s: %q, want %q", name, cp.dropped, c.want)
+		}
+		if err := cp.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAnItemIsInTheFileWhenItIsFinished(t *testing.T) {
 	job := checkpointJob(t)
 	c, _, err := openCheckpoint[item](job, 100)

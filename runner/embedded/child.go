@@ -116,6 +116,9 @@ func (s *speaker) message(m message) {
 	_ = s.enc.Encode(m)
 }
 
+// note tells people something in a line.
+func (s *speaker) note(text string) { s.message(message{Progress: &runner.Progress{Note: text}}) }
+
 func (s *speaker) progress(phase string, done, total int64) {
 	s.mu.Lock()
 	due := time.Since(s.last) >= progressEvery || done == total

@@ -58,7 +58,7 @@ func (c *child) baseLogits(ctx context.Context, m *engine.Model) error {
 	}
 	defer ec.Close()
 	finished := 0
-	file := LogitsFile{Path: c.job.State, ID: c.job.Unit.State, Environment: c.job.Environment}
+	file := LogitsFile{Path: c.job.State, ID: c.job.Unit.State, Environment: c.job.Environment, Note: c.say.note}
 	_, err = file.Make(ctx, p, ec, func(eval.Chunk) error {
 		finished++
 		c.say.progress("base logits", int64(finished), int64(p.Chunks))

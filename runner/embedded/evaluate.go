@@ -100,6 +100,7 @@ func evaluate[Item any](ctx context.Context, c *child, m *engine.Model, e planne
 	var foreign *eval.CheckpointError
 	if errors.As(err, &foreign) {
 		c.warn([]string{err.Error()})
+		c.say.note("what was finished is not used but evaluated again: " + foreign.Problem)
 		if err := os.Remove(c.job.Checkpoint); err != nil {
 			return err
 		}
@@ -124,6 +125,10 @@ func evaluateFrom[Item any](ctx context.Context, c *child, ec *engine.Context, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, cp.close()) }()
+	if cp.dropped != "" {
+		c.warn([]string{cp.dropped})
+		c.say.note(cp.dropped)
+	}
 	if cp.resumed > 0 {
 		c.say.message(message{Resumed: cp.resumed})
 	}

@@ -4,7 +4,7 @@
 // Parent and child speak as follows. The parent starts `BINARY unit`, writes the job as one JSON object to standard
 // input and keeps it open: when it closes, the parent is gone and the child gives up. The child prints the raw output
 // on standard output and everything for people on standard error. On file descriptor 3 it writes one JSON message per
-// line: progress, the fingerprint of the model file, how often it was resumed, and at last why it failed, if it did.
+// line: progress, what people should know at once, the fingerprint of the model file, how often it was resumed, and at last why it failed, if it did.
 // Its exit code is 0 if it did what the job asks and 1 if not. Any other ending, by a signal or with the Go runtime's
 // exit code 2, is a crash, or a want of memory if the kernel or the runtime says so.
 //
@@ -48,7 +48,7 @@ const childGrace = 5 * time.Second
 
 // message is one line of file descriptor 3.
 type message struct {
-	Progress    *runner.Progress `json:"progress,omitempty"`
+	Progress    *runner.Progress `json:"progress,omitempty"` // or a note
 	ModelSHA256 string           `json:"model_sha256,omitempty"`
 	Resumed     int              `json:"resumed,omitempty"`
 	Failure     *results.Failure `json:"failure,omitempty"`

@@ -23,6 +23,8 @@ type LogitsFile struct {
 	Path        string
 	ID          string // of its content: a part with another one is not continued
 	Environment string // on which it is made: a part of another one is not continued
+
+	Note func(string) // is told in a line which finished chunks are not used and why; nil = nobody wants to know
 }
 
 func (l LogitsFile) part() string       { return l.Path + ".part" }
@@ -114,7 +116,9 @@ func (l LogitsFile) open(part *os.File, p *eval.Perplexity) (*checkpoint[eval.Ch
 	if err != nil {
 		return nil, nil, errors.Join(err, cp.close())
 	}
+	l.note(cp.dropped)
 	if len(done) > p.Chunks || info.Size() < p.LogitsSize(len(done)) {
+		l.note(fmt.Sprintf("%d finished chunks are not used but evaluated again: %s does not have all of their rows", len(done), l.part()))
 		if err := errors.Join(cp.close(), os.Remove(l.checkpoint())); err != nil {
 			return nil, nil, err
 		}
@@ -131,6 +135,12 @@ func (l LogitsFile) open(part *os.File, p *eval.Perplexity) (*checkpoint[eval.Ch
 		return nil, nil, errors.Join(err, cp.close())
 	}
 	return cp, done, nil
+}
+
+func (l LogitsFile) note(text string) {
+	if l.Note != nil && text != "" {
+		l.Note(text)
+	}
 }
 
 // lockFile opens or makes a file that no other process may have open in this way. The kernel gives the lock back when the file is

@@ -173,17 +173,18 @@ func TestOnlyWhatIsSoundOfAnUnfinishedLogitsFileIsUsed(t *testing.T) {
 	size := b.perplexity(eval.LogitsUpstream).LogitsSize
 	for name, c := range map[string]struct {
 		spoil   func(l *LogitsFile) error
-		decoded int // batches still needed
+		decoded int    // batches still needed
+		note    string // how it begins
 	}{
-		"rows behind the last finished chunk": {func(l *LogitsFile) error { return appendTo(l.part(), "rows that are not whole") }, 1},
-		"torn line of the checkpoint":         {func(l *LogitsFile) error { return appendTo(l.checkpoint(), `{"kind":"perplex`) }, 1},
-		"part longer than the file will be":   {func(l *LogitsFile) error { return os.Truncate(l.part(), size(benchChunks)+1000) }, 1},
-		"head overwritten":                    {func(l *LogitsFile) error { return overwrite(l.part()) }, 1},
-		"rows lost":                           {func(l *LogitsFile) error { return os.Truncate(l.part(), size(8)-1) }, 3},
-		"part lost":                           {func(l *LogitsFile) error { return os.Remove(l.part()) }, 3},
-		"checkpoint lost":                     {func(l *LogitsFile) error { return os.Remove(l.checkpoint()) }, 3},
-		"another content":                     {func(l *LogitsFile) error { l.ID = "base 2"; return nil }, 3},
-		"another environment":                 {func(l *LogitsFile) error { l.Environment = "e2"; return nil }, 3},
+		"rows behind the last finished chunk": {func(l *LogitsFile) error { return appendTo(l.part(), "rows that are not whole") }, 1, ""},
+		"torn line of the checkpoint":         {func(l *LogitsFile) error { return appendTo(l.checkpoint(), `{"kind":"perplex`) }, 1, ""},
+		"part longer than the file will be":   {func(l *LogitsFile) error { return os.Truncate(l.part(), size(benchChunks)+1000) }, 1, ""},
+		"head overwritten":                    {func(l *LogitsFile) error { return overwrite(l.part()) }, 1, ""},
+		"rows lost":                           {func(l *LogitsFile) error { return os.Truncate(l.part(), size(8)-1) }, 3, "8 finished chunks are not used but evaluated again: " + b.file.part()},
+		"part lost":                           {func(l *LogitsFile) error { return os.Remove(l.part()) }, 3, "8 finished chunks are not used"},
+		"checkpoint lost":                     {func(l *LogitsFile) error { return os.Remove(l.checkpoint()) }, 3, ""},
+		"another content":                     {func(l *LogitsFile) error { l.ID = "base 2"; return nil }, 3, "8 finished items are not used but evaluated again: they are of other work (base 1, this is base 2)"},
+		"another environment":                 {func(l *LogitsFile) error { l.Environment = "e2"; return nil }, 3, "8 finished items are not used but evaluated again: another machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := b.file
@@ -193,8 +194,13 @@ func TestOnlyWhatIsSoundOfAnUnfinishedLogitsFileIsUsed(t *testing.T) {
 			if err := c.spoil(&b.file); err != nil {
 				t.Fatal(err)
 			}
+			var notes []string
+			b.file.Note = func(text string) { notes = append(notes, text) }
 			_, decoded, err := b.make(eval.LogitsUpstream, stoppable{left: unlimited})
 			b.file = before
+			if (len(notes) > 0) != (c.note != "") || len(notes) > 1 || c.note != "" && !strings.HasPrefix(notes[0], c.note) {
+				t.Errorf("notes %q, want %q", notes, c.note)
+			}
 			if err != nil || decoded != c.decoded {
 				t.Errorf("%d batches, want %d; %v", decoded, c.decoded, err)
 			}

@@ -328,9 +328,44 @@ func TestACheckpointOfOtherTasksIsStartedAfresh(t *testing.T) {
 	if err := os.WriteFile(j.Checkpoint, []byte(header+"\n"+`{"items":[{"kind":"hellaswag_task","n":1,"hash":"0123456789abcdef"}]}`+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	out, _ := succeed(t, x, j)
+	out, notes := noted(t, x, j)
 	if !strings.Contains(string(out.Stderr), "checkpoint") {
 		t.Errorf("stderr %q says nothing of the checkpoint", out.Stderr)
+	}
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "what was finished is not used but evaluated again: entry 1 is number ") {
+		t.Errorf("notes %q", notes)
+	}
+}
+
+// noted executes a job and returns what people were told at once.
+func noted(t *testing.T, x Executor, j runner.Job) (out runner.Output, notes []string) {
+	t.Helper()
+	out, err := x.Execute(t.Context(), j, func(p runner.Progress) {
+		if p.Note != "" {
+			notes = append(notes, p.Note)
+		}
+	})
+	if err != nil || out.Failure != nil {
+		t.Fatalf("%+v, %v", out.Failure, err)
+	}
+	return out, notes
+}
+
+func TestAnEvaluationThatCannotGoOnFromItsCheckpointSaysWhy(t *testing.T) {
+	x := executor(t, "child")
+	j := perplexityJob(t)
+	whole, notes := noted(t, x, j)
+	if notes != nil {
+		t.Errorf("the first process says %q", notes)
+	}
+	j.Environment = "e2"
+	again, notes := noted(t, x, j)
+	want := []string{"8 finished items are not used but evaluated again: another machine, program or set of kernels computed them (environment e1, this is e2)"}
+	if diff := cmp.Diff(want, notes); diff != "" || again.Resumed != 0 || !bytes.Contains(again.Stderr, []byte("warning: "+want[0])) {
+		t.Errorf("resumed %d, stderr %q\n%s", again.Resumed, again.Stderr, diff)
+	}
+	if !bytes.Equal(whole.Stdout, again.Stdout) {
+		t.Error("the output differs")
 	}
 }
 
