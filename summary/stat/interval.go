@@ -37,7 +37,16 @@ func (i Interval) warn(format string, args ...any) Interval {
 // mapped applies a rising function to estimate and ends.
 func (i Interval) mapped(f func(float64) float64) Interval {
 	i.Est, i.Lo, i.Hi = f(i.Est), f(i.Lo), f(i.Hi)
-	return i
+	return i.representable()
+}
+
+// representable takes away an interval whose ends are beyond what a number can be: it excludes next to nothing, and JSON cannot
+// write it.
+func (i Interval) representable() Interval {
+	if width := i.Hi - i.Lo; !math.IsInf(width, 0) && !math.IsNaN(width) {
+		return i
+	}
+	return unbounded(i.Est, i.Level, i.Method, i.N).warn("the interval has no end that could be written")
 }
 
 // Exp is the interval of exp(x), for x on a log scale.
@@ -54,7 +63,7 @@ func unbounded(est, level float64, method string, n int) Interval {
 }
 
 func bounded(est, lo, hi, level float64, method string, n int) Interval {
-	return Interval{Est: est, Lo: lo, Hi: hi, Bounded: true, Level: level, Method: method, N: n}
+	return Interval{Est: est, Lo: lo, Hi: hi, Bounded: true, Level: level, Method: method, N: n}.representable()
 }
 
 type intervalJSON struct {

@@ -8,8 +8,12 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// meanSD returns mean and sample standard deviation of two or more values; sd is 0 for one.
+// meanSD returns mean and sample standard deviation of two or more values; sd is 0 for one. Equal values are their own mean:
+// summed up and divided they may not be, and what is left over would look like a spread.
 func meanSD(x []float64) (mean, sd float64) {
+	if slices.Min(x) == slices.Max(x) {
+		return x[0], 0
+	}
 	mean, _ = stats.Mean(x)
 	if len(x) > 1 {
 		sd, _ = stats.StandardDeviationSample(x)

@@ -416,8 +416,14 @@ func TestLag1FindsDrift(t *testing.T) {
 	if got, large := Lag1(x); !large || got < 0.7 {
 		t.Errorf("lag 1 of an AR(0.9) series: %v, %v", got, large)
 	}
-	if got, large := Lag1([]float64{2, 2, 2, 2}); got != 0 || large {
-		t.Errorf("lag 1 of a constant: %v, %v", got, large)
+	for _, v := range []float64{2, 0.1} { // ten times 0.1, summed up, is not 1
+		constant := slices.Repeat([]float64{v}, 10)
+		if got, large := Lag1(constant); got != 0 || large {
+			t.Errorf("lag 1 of a constant %v: %v, %v", v, got, large)
+		}
+		if i := MeanT(constant, 0.95); i.Est != v || i.Lo != v || i.Hi != v || len(i.Warnings) != 1 {
+			t.Errorf("mean of a constant %v: %+v", v, i)
+		}
 	}
 }
 
@@ -490,4 +496,25 @@ func TestDesignEffectOfIndependentTokensIsNearOne(t *testing.T) {
 		t.Fatal("no design effect")
 	}
 	near(t, "design effect", got, 1, 0.2)
+}
+
+// Two chunks of 20 and of 170 nats a token: the t interval of their mean reaches to e^1048.
+func TestAnIntervalThatNoNumberEndsIsNone(t *testing.T) {
+	far, near := []Chunk{{255, 255 * 20}, {255, 255 * 1390}}, []Chunk{{255, 255 * 20}, {255, 255 * 20}}
+	mean, err := ChunkMean([]Chunk{{255, 255 * 20}, {255, 255 * 170}}, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	difference, err := PerplexityDifference(far, near, 0.95)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, i := range map[string]Interval{"exp": mean.Exp(), "difference": difference} {
+		if _, err := json.Marshal(i); err != nil || i.Bounded || len(i.Warnings) != 1 || !i.Contains(i.Est) {
+			t.Errorf("%s: %+v, %v", name, i, err)
+		}
+	}
+	if !mean.Bounded {
+		t.Errorf("on its own scale the interval ends: %+v", mean)
+	}
 }
