@@ -103,6 +103,9 @@ func RemoveLeftoversOf(path string) error {
 	return removeLeftovers(filepath.Dir(path), func(name string) bool { return name == filepath.Base(path) })
 }
 
+// IsLeftover reports whether a file of this name is one that is being written, or that a process that was killed has left.
+func IsLeftover(name string) bool { return temporary.MatchString(name) }
+
 func removeLeftovers(folder string, of func(name string) bool) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -26,6 +26,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,13 +68,14 @@ func (e *NotRunError) Error() string {
 	return fmt.Sprintf("%s is not a run directory: %s", e.Path, e.Reason)
 }
 
-// Create opens the run directory at path, making it first if it does not exist or is empty. A folder that holds
-// anything else, or the run of a campaign of another name, is refused and left as it is.
+// Create opens the run directory at path, making it first if it does not exist or is empty, or if a process was killed that was
+// making it. A folder that holds anything else, or the run of a campaign of another name, is refused and left as it is.
 func Create(path, campaign string) (*Dir, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return atomicfile.IsLeftover(e.Name()) })
 	if len(entries) > 0 {
 		d, err := Open(path)
 		if err != nil {

@@ -59,6 +59,28 @@ func TestCreateRefusesAFolderOfSomethingElse(t *testing.T) {
 	}
 }
 
+func TestACreationThatWasKilledIsMadeGood(t *testing.T) {
+	path := t.TempDir()
+	f, err := atomicfile.Create(filepath.Join(path, manifestFile)) // a process that dies now leaves the temporary file
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	d, err := Create(path, "demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); err != nil {
+		t.Error(err)
+	}
+	if err := d.RemoveLeftovers(); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(path, ".*.tmp")); left != nil {
+		t.Errorf("left %v", left)
+	}
+}
+
 func TestOpenSaysWhatIsMissing(t *testing.T) {
 	var notRun *NotRunError
 	if _, err := Open(t.TempDir()); !errors.As(err, &notRun) {
