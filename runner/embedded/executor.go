@@ -146,13 +146,18 @@ func speak(cmd *exec.Cmd, job runner.Job, on func(message)) error {
 	return err
 }
 
-// listen reads messages until the child's end of the pipe is closed. A line that is none is skipped: it can only be
-// the last one of a killed child.
+// listen reads messages, of any length, until the child's end of the pipe is closed: a child whose messages are not read
+// would wait for ever. A line that is none is skipped: it can only be the last one of a killed child.
 func listen(r io.Reader, on func(message)) {
-	for lines := bufio.NewScanner(r); lines.Scan(); {
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadBytes('\n')
 		var m message
-		if json.Unmarshal(lines.Bytes(), &m) == nil {
+		if json.Unmarshal(line, &m) == nil {
 			on(m)
+		}
+		if err != nil {
+			return
 		}
 	}
 }

@@ -70,6 +70,9 @@ func misbehave(role string) {
 	case "told":
 		fmt.Fprintln(progress, `{"failure":{"kind":"nan","message":"chunk 3 is not finite"}}`)
 		os.Exit(1)
+	case "long":
+		fmt.Fprintf(progress, `{"failure":{"kind":"crash","message":"%s"}}`+"\n", strings.Repeat("x", longMessage))
+		os.Exit(1)
 	case "garbage":
 		fmt.Fprint(progress, "not JSON\n{\"progress\":")
 	case "grandchild":
@@ -113,6 +116,18 @@ func TestGarbageAmongTheMessagesIsSkipped(t *testing.T) {
 	out, err := executor(t, "garbage").Execute(t.Context(), runner.Job{}, func(runner.Progress) {})
 	if err != nil || out.Failure != nil || string(out.Stdout) != "printed before\n" {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// longMessage is more than a pipe and a line reader hold together.
+const longMessage = 1 << 20
+
+func TestALongMessageNeitherBlocksTheChildNorIsLost(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	out, err := executor(t, "long").Execute(ctx, runner.Job{}, func(runner.Progress) {})
+	if err != nil || out.Failure == nil || len(out.Failure.Message) != longMessage {
+		t.Errorf("error %v, failure %.100v", err, out.Failure)
 	}
 }
 
