@@ -24,9 +24,10 @@ type condition struct {
 }
 
 // expandConditions makes the conditions of all stages, in the order of the file, without the fingerprints of their inputs.
-// A condition that stands there twice is noted as a mistake and kept once. Stages with mistakes have none.
+// A condition that stands there twice is noted as a mistake and kept once, as is one that would have the name of another, by which
+// the runner tells them apart. Stages with mistakes have none.
 func (c *Campaign) expandConditions() {
-	seen := map[plan.Condition]condition{}
+	seen := map[string]condition{}
 	for i, s := range c.Stages {
 		if !c.doc.clean(at("stages", i)) {
 			continue
@@ -37,11 +38,16 @@ func (c *Campaign) expandConditions() {
 			if cond.Stage == plan.Throughput || cond.Stage == plan.Depth {
 				cond.Repetitions = c.Run.Repetitions
 			}
-			if first, twice := seen[cond.Condition]; twice {
-				c.doc.wrong(cond.at, "leave one of them out", "the condition %q is already there, in line %d", cond.Name, c.doc.node(first.at).Line)
+			if first, twice := seen[cond.Name]; twice {
+				line := c.doc.node(first.at).Line
+				if first.Condition == cond.Condition {
+					c.doc.wrong(cond.at, "leave one of them out", "the condition %q is already there, in line %d", cond.Name, line)
+				} else {
+					c.doc.wrong(cond.at, "give one of the files another name", "the condition would be called %q, as that in line %d is", cond.Name, line)
+				}
 				continue
 			}
-			seen[cond.Condition] = cond
+			seen[cond.Name] = cond
 			c.conditions = append(c.conditions, cond)
 		}
 	}

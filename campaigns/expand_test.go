@@ -2,6 +2,7 @@ package campaigns
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -354,6 +355,57 @@ func TestInputsThatShareANameAreToldApart(t *testing.T) {
 	want := []string{"perplexity a/wiki.txt c16", "perplexity b/wiki.txt c16"}
 	if !slices.Equal(names, want) || units[0] == units[1] || sums[0] == sums[1] {
 		t.Errorf("conditions %q, units %q, hashes %q", names, units, sums)
+	}
+}
+
+// The runner finds a condition by its name.
+func TestConditionsThatWouldShareANameAreRefused(t *testing.T) {
+	folder := t.TempDir()
+	text := strings.Repeat("a text that is long enough for two chunks of sixteen tokens\n", 20)
+	for _, name := range []string{"b.txt", "b.csv", "b.txt.old"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(folder, "campaign.yaml")
+	campaign := "name: test\nmodels: {m: builtin:glossary-5m}\nstages:\n"
+	for _, name := range []string{"b.txt", "b.csv", "b.txt.old"} { // two share the name b and are called by their paths, of which one is the name of the third
+		campaign += "  - perplexity: {text: " + name + ", context: 16}\n"
+	}
+	if err := os.WriteFile(file, []byte(campaign), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(t.Context(), file)
+	if err == nil {
+		var names []string
+		for _, cond := range c.Plan().Conditions {
+			names = append(names, cond.Name)
+		}
+		t.Fatalf("conditions %q", names)
+	}
+	var mistakes Mistakes
+	if !errors.As(err, &mistakes) || len(mistakes) != 1 || mistakes[0].Line != 6 || !strings.Contains(err.Error(), `"perplexity b.txt c16"`) {
+		t.Error(err)
+	}
+}
+
+func TestTooManyIncludedArmsAreRefusedAndNotCutOff(t *testing.T) {
+	var masks, names []string
+	for i := range 200 {
+		name := fmt.Sprintf("m%d", i)
+		masks, names = append(masks, name+": ["+fmt.Sprint(i%8)+"]"), append(names, name)
+	}
+	text := "masks: {none: [], " + strings.Join(masks, ", ") + "}\nmatrix: {only: [{mask: none}], include: [{mask: [" + strings.Join(names, ", ") +
+		"], format: [" + strings.Join(Formats(), ", ") + "], kv: [f16, q8_0, q4_0, f32, f16/q8_0, f16/q4_0]}]}\n"
+	if n := len(names) * len(Formats()) * 6; n <= maxArms {
+		t.Fatalf("only %d arms", n)
+	}
+	path := filepath.Join(t.TempDir(), "campaign.yaml")
+	if err := os.WriteFile(path, []byte("name: test\nmodels: {glossary: builtin:glossary-5m}\n"+text+prompt16), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(t.Context(), path); err == nil || !strings.Contains(err.Error(), "more than 10000 arms") {
+		t.Errorf("%d arms, error %v", len(c.Plan().Arms), err)
 	}
 }
 

@@ -179,7 +179,8 @@ func (c *Campaign) included() []arm {
 			for _, format := range or(f.Format, cmp.Or(base.Format, m.Format)) {
 				for _, mask := range or(f.Mask, base.Mask) {
 					for _, kv := range or(f.KV, base.KV.String()) {
-						if len(out) > maxArms {
+						if len(out) == maxArms {
+							c.doc.wrongKey(at("matrix", "include"), "shorten the lists", "the matrix includes more than %d arms", maxArms)
 							return out
 						}
 						out = append(out, c.armOf(m, format, c.mask(mask), parseKV(kv)))
