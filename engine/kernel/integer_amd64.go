@@ -9,11 +9,6 @@ package kernel
 //go:noescape
 func blocks1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
 // sums [1][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
@@ -22,27 +17,52 @@ func supers32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX i
 // sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocksMin1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocks4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocksMin4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [1][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supersMin4BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocks5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocksMin5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [1][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin5BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin2BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers3BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers6BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
 func blocks2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [2][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
@@ -52,27 +72,52 @@ func supers32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX i
 // sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocksMin2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocks4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocksMin4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [2][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supersMin4BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocks5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocksMin5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin5BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin2BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers3BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers6BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
 func blocks4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [4][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
@@ -82,17 +127,47 @@ func supers32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX i
 // sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocksMin4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocks4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocksMin4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [4][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supersMin4BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocks5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocksMin5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [4][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin5BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin2BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers3BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers6BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [1][32] += products over blocks of 32; strides in bytes; blocks > 0.
 //
@@ -214,7 +289,12 @@ func supersMin16x6AVX512(sums *float32, panel *int8, scales *byte, x *int8, stri
 //go:noescape
 func supersMin32x6AVX512(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// dst [n/4][16][4] = src [16][n] + 128 by groups of four; strides in bytes; n is a positive multiple of 64.
+// dst [n/4][8][4] = src [8][n] + raise by groups of four; strides in bytes; n is a positive multiple of 32.
 //
 //go:noescape
-func interleaveAVX512(dst *int8, strideDst int, src *int8, strideSrc int, n int)
+func interleaveAVX2(dst *int8, strideDst int, src *int8, strideSrc int, n int, raise int8)
+
+// dst [n/4][16][4] = src [16][n] + raise by groups of four; strides in bytes; n is a positive multiple of 64.
+//
+//go:noescape
+func interleaveAVX512(dst *int8, strideDst int, src *int8, strideSrc int, n int, raise int8)

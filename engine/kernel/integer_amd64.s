@@ -94,111 +94,6 @@ block:
 DATA integer_words1<>+0(SB)/4, $0x00010001
 GLOBL integer_words1<>(SB), RODATA|NOPTR, $4
 
-// func supers16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers16x1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y1
-
-block:
-	VXORPS Y2, Y2, Y2
-	MOVQ   $0x00000008, R8
-
-step:
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD (BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 8(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 12(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y3
-	VPSLLD       $0x10, Y3, Y3
-	VPSRAD       $0x10, Y3, Y3
-	VPMULLD      Y3, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD (BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 8(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 12(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y3
-	VPSRAD       $0x10, Y3, Y3
-	VPMULLD      Y3, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R8
-	JNZ          step
-	VBROADCASTSS 48(SI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       (AX), Y2, Y0
-	VMOVUPS      Y0, (AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VZEROUPPER
-	RET
-
 // func supers32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
 TEXT ·supers32x1AVX2(SB), NOSPLIT, $0-64
@@ -296,9 +191,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func blocksMin1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocksMin1AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks4Bitsx1AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -311,65 +206,105 @@ TEXT ·blocksMin1AVX2(SB), NOSPLIT, $0-64
 	VMOVUPS      (AX), Y2
 
 block:
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD (BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
 	VMOVDQU      32(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      64(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 8(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      96(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 12(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      128(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 16(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 16(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      160(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 20(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 20(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      192(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 24(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 24(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      224(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 28(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 28(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	ADDQ         $0x00000100, CX
 	ADDQ         $+32, BX
+	VPMADDWD     Y1, Y0, Y0
+	VPBROADCASTD 8(SI), Y3
+	VPSLLD       $0x03, Y3, Y3
+	VPSUBD       Y3, Y0, Y0
+	VBROADCASTSS (SI), Y3
+	VMULPS       (DX), Y3, Y3
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y3, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin4Bitsx1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y1
+	VMOVUPS      (AX), Y2
+
+block:
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      64(CX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      96(CX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      128(CX), Y3
+	VPBROADCASTD 16(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      160(CX), Y3
+	VPBROADCASTD 20(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      192(CX), Y3
+	VPBROADCASTD 24(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      224(CX), Y3
+	VPBROADCASTD 28(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000100, CX
+	ADDQ         $+32, BX
+	VPMADDWD     Y1, Y0, Y0
 	VBROADCASTSS (SI), Y3
 	VMULPS       (DX), Y3, Y3
 	VCVTDQ2PS    Y0, Y0
@@ -386,9 +321,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func supersMin16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supersMin4BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin16x1AVX2(SB), NOSPLIT, $0-64
+TEXT ·supersMin4BitsRun32x1AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -397,130 +332,79 @@ TEXT ·supersMin16x1AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), SI
 	MOVQ         strideSide+48(FP), DI
 	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y1
+	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
-	VXORPS Y2, Y2, Y2
+	VXORPS Y1, Y1, Y1
 	MOVQ   $0x00000008, R8
 
 step:
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD (BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VMOVDQU      (DX), Y2
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
 	VMOVDQU      32(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      64(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 8(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      96(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 12(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y3
-	VPSLLD       $0x10, Y3, Y3
-	VPSRAD       $0x10, Y3, Y3
-	VPMULLD      Y3, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD (BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 8(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 12(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y3
-	VPSRAD       $0x10, Y3, Y3
-	VPMULLD      Y3, Y0, Y0
-	VPADDD       Y0, Y2, Y2
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      128(CX), Y3
+	VPBROADCASTD 16(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      160(CX), Y3
+	VPBROADCASTD 20(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      192(CX), Y3
+	VPBROADCASTD 24(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      224(CX), Y3
+	VPBROADCASTD 28(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000100, CX
+	ADDQ         $+32, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x01, R8
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (DX), Y3
-	VPBROADCASTD (SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      32(DX), Y3
-	VPBROADCASTD 4(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      64(DX), Y3
-	VPBROADCASTD 8(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      96(DX), Y3
-	VPBROADCASTD 12(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      128(DX), Y3
-	VPBROADCASTD 16(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      160(DX), Y3
-	VPBROADCASTD 20(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      192(DX), Y3
-	VPBROADCASTD 24(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      224(DX), Y3
-	VPBROADCASTD 28(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VBROADCASTSS 48(SI), Y3
-	VMULPS       256(DX), Y3, Y4
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y4, Y2, Y2
-	VADDPS       (AX), Y2, Y2
-	VMULPS       288(DX), Y3, Y4
+	VMOVDQU      (DX), Y2
+	VPBROADCASTD 32(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      32(DX), Y2
+	VPBROADCASTD 36(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      64(DX), Y2
+	VPBROADCASTD 40(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      96(DX), Y2
+	VPBROADCASTD 44(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VBROADCASTSS 48(SI), Y2
+	VMULPS       256(DX), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       288(DX), Y2, Y3
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y4, Y0, Y0
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
+	VMULPS       Y3, Y0, Y0
+	VSUBPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
 	ADDQ         $0x00000140, DX
 	ADDQ         $+160, SI
 	SUBQ         $0x01, DI
@@ -528,9 +412,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func supersMin32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin32x1AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks5Bitsx1AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -540,105 +424,567 @@ TEXT ·supersMin32x1AVX2(SB), NOSPLIT, $0-64
 	MOVQ         strideSide+48(FP), DI
 	MOVQ         blocks+56(FP), DI
 	VBROADCASTSS integer_words1<>+0(SB), Y1
+	VMOVUPS      (AX), Y2
 
 block:
-	VXORPS Y2, Y2, Y2
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      64(CX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      96(CX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y1, Y0, Y3
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VMOVDQU      32(CX), Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      64(CX), Y4
+	VPBROADCASTD 8(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      96(CX), Y4
+	VPBROADCASTD 12(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y1, Y0, Y0
+	VPADDD       Y0, Y3, Y3
+	VPBROADCASTD 8(SI), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y3, Y3
+	VBROADCASTSS (SI), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin5Bitsx1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y1
+	VMOVUPS      (AX), Y2
+
+block:
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      64(CX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      96(CX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y1, Y0, Y3
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VMOVDQU      32(CX), Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      64(CX), Y4
+	VPBROADCASTD 8(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      96(CX), Y4
+	VPBROADCASTD 12(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y1, Y0, Y0
+	VPADDD       Y0, Y3, Y3
+	VBROADCASTSS (SI), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y2, Y2
+	VBROADCASTSS 4(SI), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VMOVUPS      Y2, (AX)
+	VZEROUPPER
+	RET
+
+// func supersMin5BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin5BitsRun32x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y1, Y1, Y1
 	MOVQ   $0x00000008, R8
 
 step:
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD (BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VMOVDQU      (DX), Y2
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
 	VMOVDQU      32(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 4(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      64(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 8(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
 	VMOVDQU      96(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 12(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      128(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 16(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      160(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 20(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      192(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 24(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      224(CX), Y3
-	VPABSB       Y3, Y4
-	VPBROADCASTD 28(BX), Y5
-	VPSIGNB      Y3, Y5, Y3
-	VPMADDUBSW   Y3, Y4, Y3
-	VPMADDWD     Y1, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VMOVDQU      (DX), Y3
-	VPSRAD       $0x10, Y3, Y3
-	VPMULLD      Y3, Y0, Y0
-	VPADDD       Y0, Y2, Y2
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      64(CX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      96(CX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x01, R8
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (DX), Y3
-	VPBROADCASTD 32(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      32(DX), Y3
-	VPBROADCASTD 36(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      64(DX), Y3
-	VPBROADCASTD 40(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VMOVDQU      96(DX), Y3
-	VPBROADCASTD 44(SI), Y4
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y0, Y0
-	VBROADCASTSS 48(SI), Y3
-	VMULPS       256(DX), Y3, Y4
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y4, Y2, Y2
-	VADDPS       (AX), Y2, Y2
-	VMULPS       288(DX), Y3, Y4
+	VMOVDQU      (DX), Y2
+	VPBROADCASTD 32(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      32(DX), Y2
+	VPBROADCASTD 36(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      64(DX), Y2
+	VPBROADCASTD 40(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      96(DX), Y2
+	VPBROADCASTD 44(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VBROADCASTSS 48(SI), Y2
+	VMULPS       256(DX), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       288(DX), Y2, Y3
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y4, Y0, Y0
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
+	VMULPS       Y3, Y0, Y0
+	VSUBPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supersMin2BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin2BitsRun16x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y1, Y1, Y1
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (DX), Y2
+	VPSHUFB      integer_bothWords0<>+0(SB), Y2, Y3
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VMOVDQU      32(CX), Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      64(CX), Y4
+	VPBROADCASTD 8(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      96(CX), Y4
+	VPBROADCASTD 12(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y3, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	VPSHUFB      integer_bothWords1<>+0(SB), Y2, Y2
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      64(CX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      96(CX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VMOVDQU      (DX), Y2
+	VPBROADCASTD (SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      32(DX), Y2
+	VPBROADCASTD 4(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      64(DX), Y2
+	VPBROADCASTD 8(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      96(DX), Y2
+	VPBROADCASTD 12(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      128(DX), Y2
+	VPBROADCASTD 16(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      160(DX), Y2
+	VPBROADCASTD 20(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      192(DX), Y2
+	VPBROADCASTD 24(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      224(DX), Y2
+	VPBROADCASTD 28(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VBROADCASTSS 48(SI), Y2
+	VMULPS       256(DX), Y2, Y3
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y3, Y1, Y1
+	VADDPS       (AX), Y1, Y1
+	VMULPS       288(DX), Y2, Y3
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y3, Y0, Y0
+	VSUBPS       Y0, Y1, Y1
+	VMOVUPS      Y1, (AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA integer_bothWords0<>+0(SB)/8, $0x0504050401000100
+DATA integer_bothWords0<>+8(SB)/8, $0x0d0c0d0c09080908
+DATA integer_bothWords0<>+16(SB)/8, $0x0504050401000100
+DATA integer_bothWords0<>+24(SB)/8, $0x0d0c0d0c09080908
+GLOBL integer_bothWords0<>(SB), RODATA|NOPTR, $32
+
+DATA integer_bothWords1<>+0(SB)/8, $0x0706070603020302
+DATA integer_bothWords1<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA integer_bothWords1<>+16(SB)/8, $0x0706070603020302
+DATA integer_bothWords1<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
+GLOBL integer_bothWords1<>(SB), RODATA|NOPTR, $32
+
+// func supers3BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers3BitsRun16x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y1, Y1, Y1
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (DX), Y2
+	VPSHUFB      integer_bothWords0<>+0(SB), Y2, Y3
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VMOVDQU      32(CX), Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      64(CX), Y4
+	VPBROADCASTD 8(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	VMOVDQU      96(CX), Y4
+	VPBROADCASTD 12(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y3, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	VPSHUFB      integer_bothWords1<>+0(SB), Y2, Y2
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      64(CX), Y3
+	VPBROADCASTD 8(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	VMOVDQU      96(CX), Y3
+	VPBROADCASTD 12(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VMOVDQU      -256(DX), Y2
+	VPBROADCASTD (SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -224(DX), Y2
+	VPBROADCASTD 4(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -192(DX), Y2
+	VPBROADCASTD 8(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -160(DX), Y2
+	VPBROADCASTD 12(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -128(DX), Y2
+	VPBROADCASTD 16(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -96(DX), Y2
+	VPBROADCASTD 20(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -64(DX), Y2
+	VPBROADCASTD 24(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -32(DX), Y2
+	VPBROADCASTD 28(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y1, Y1
+	VBROADCASTSS 48(SI), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       (AX), Y1, Y0
+	VMOVUPS      Y0, (AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers6BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers6BitsRun16x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y1, Y1, Y1
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (DX), Y2
+	VPSHUFB      integer_bothWords0<>+0(SB), Y2, Y3
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VMOVDQU      32(CX), Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y3, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VMOVDQU      32(CX), Y4
+	VPBROADCASTD 4(BX), Y5
+	VPMADDUBSW   Y5, Y4, Y5
+	VPADDW       Y5, Y0, Y0
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y3, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	VPSHUFB      integer_bothWords1<>+0(SB), Y2, Y2
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	VMOVDQU      (CX), Y0
+	VPBROADCASTD (BX), Y3
+	VPMADDUBSW   Y3, Y0, Y0
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD 4(BX), Y4
+	VPMADDUBSW   Y4, Y3, Y4
+	VPADDW       Y4, Y0, Y0
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y1, Y1
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VMOVDQU      -256(DX), Y2
+	VPBROADCASTD (SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -224(DX), Y2
+	VPBROADCASTD 4(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -192(DX), Y2
+	VPBROADCASTD 8(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -160(DX), Y2
+	VPBROADCASTD 12(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -128(DX), Y2
+	VPBROADCASTD 16(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -96(DX), Y2
+	VPBROADCASTD 20(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -64(DX), Y2
+	VPBROADCASTD 24(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VMOVDQU      -32(DX), Y2
+	VPBROADCASTD 28(SI), Y3
+	VPMADDWD     Y3, Y2, Y2
+	VPADDD       Y2, Y0, Y0
+	VPSLLD       $0x05, Y0, Y0
+	VPSUBD       Y0, Y1, Y1
+	VBROADCASTSS 48(SI), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       (AX), Y1, Y0
+	VMOVUPS      Y0, (AX)
 	ADDQ         $0x00000140, DX
 	ADDQ         $+160, SI
 	SUBQ         $0x01, DI
@@ -778,164 +1124,6 @@ block:
 	JNZ          block
 	VMOVUPS      Y3, (AX)
 	VMOVUPS      Y4, 32(AX)
-	VZEROUPPER
-	RET
-
-// func supers16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers16x2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y2
-
-block:
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	MOVQ   $0x00000008, R10
-
-step:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 4(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 8(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 12(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VPSRAD       $0x10, Y5, Y5
-	VPMULLD      Y5, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VPMULLD      Y5, Y1, Y1
-	VPADDD       Y1, Y4, Y4
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 4(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 8(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 12(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y5
-	VPSRAD       $0x10, Y5, Y5
-	VPMULLD      Y5, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VPMULLD      Y5, Y1, Y1
-	VPADDD       Y1, Y4, Y4
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R10
-	JNZ          step
-	VBROADCASTSS 48(DI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       (AX), Y3, Y0
-	VMOVUPS      Y0, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y0, Y4, Y4
-	VADDPS       32(AX), Y4, Y0
-	VMOVUPS      Y0, 32(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	SUBQ         $0x01, R9
-	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -1086,9 +1274,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func blocksMin2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocksMin2AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks4Bitsx2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -1102,106 +1290,163 @@ TEXT ·blocksMin2AVX2(SB), NOSPLIT, $0-64
 	VMOVUPS      32(AX), Y4
 
 block:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
 	VMOVDQU      32(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 4(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      64(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 8(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      96(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 12(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      128(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 16(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 16(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 16(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      160(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 20(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 20(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 20(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      192(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 24(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 24(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 24(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      224(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 28(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 28(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 28(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	ADDQ         $0x00000100, CX
 	ADDQ         $+32, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPMADDWD     Y2, Y1, Y1
+	VPBROADCASTD 8(DI), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPSUBD       Y5, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y5
+	VPSLLD       $0x03, Y5, Y5
+	VPSUBD       Y5, Y1, Y1
+	VBROADCASTSS (DI), Y5
+	VMULPS       (DX), Y5, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VADDPS       Y0, Y3, Y3
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y1, Y4, Y4
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y3, (AX)
+	VMOVUPS      Y4, 32(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin4Bitsx2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y2
+	VMOVUPS      (AX), Y3
+	VMOVUPS      32(AX), Y4
+
+block:
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      64(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y5
+	VPBROADCASTD 16(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 16(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 20(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 20(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y5
+	VPBROADCASTD 24(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 24(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 28(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 28(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+32, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPMADDWD     Y2, Y1, Y1
 	VBROADCASTSS (DI), Y5
 	VMULPS       (DX), Y5, Y5
 	VCVTDQ2PS    Y0, Y0
@@ -1227,9 +1472,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func supersMin16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supersMin4BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin16x2AVX2(SB), NOSPLIT, $0-64
+TEXT ·supersMin4BitsRun32x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -1238,212 +1483,128 @@ TEXT ·supersMin16x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y2
+	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
+	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
 	MOVQ   $0x00000008, R10
 
 step:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VMOVDQU      (DX), Y4
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
 	VMOVDQU      32(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 4(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      64(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 8(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      96(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 12(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y5
-	VPSLLD       $0x10, Y5, Y5
-	VPSRAD       $0x10, Y5, Y5
-	VPMULLD      Y5, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VPMULLD      Y5, Y1, Y1
-	VPADDD       Y1, Y4, Y4
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 4(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 8(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 12(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VMOVDQU      (DX), Y5
-	VPSRAD       $0x10, Y5, Y5
-	VPMULLD      Y5, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VPMULLD      Y5, Y1, Y1
-	VPADDD       Y1, Y4, Y4
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y5
+	VPBROADCASTD 16(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 16(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 20(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 20(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y5
+	VPBROADCASTD 24(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 24(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 28(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 28(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+32, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x01, R10
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (DX), Y5
-	VPBROADCASTD (DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      32(DX), Y5
-	VPBROADCASTD 4(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      64(DX), Y5
-	VPBROADCASTD 8(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(DX), Y5
-	VPBROADCASTD 12(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      128(DX), Y5
-	VPBROADCASTD 16(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      160(DX), Y5
-	VPBROADCASTD 20(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      192(DX), Y5
-	VPBROADCASTD 24(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      224(DX), Y5
-	VPBROADCASTD 28(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VBROADCASTSS 48(DI), Y5
-	VMULPS       256(DX), Y5, Y6
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y6, Y3, Y3
-	VADDPS       (AX), Y3, Y3
-	VMULPS       288(DX), Y5, Y6
+	VMOVDQU      (DX), Y4
+	VPBROADCASTD 32(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 32(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      32(DX), Y4
+	VPBROADCASTD 36(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 36(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(DX), Y4
+	VPBROADCASTD 40(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 40(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      96(DX), Y4
+	VPBROADCASTD 44(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 44(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS 48(DI), Y4
+	VMULPS       256(DX), Y4, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMULPS       288(DX), Y4, Y5
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y6, Y0, Y0
-	VSUBPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (AX)
+	VMULPS       Y5, Y0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
 	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y3
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y3, Y4, Y4
-	VADDPS       32(AX), Y4, Y4
-	VMULPS       288(DX), Y0, Y3
+	VMULPS       256(DX), Y0, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       32(AX), Y3, Y3
+	VMULPS       288(DX), Y0, Y2
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      Y4, 32(AX)
+	VMULPS       Y2, Y1, Y1
+	VSUBPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
 	ADDQ         $0x00000140, DX
 	ADDQ         $+160, DI
 	SUBQ         $0x01, R9
@@ -1451,9 +1612,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func supersMin32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin32x2AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks5Bitsx2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -1463,172 +1624,859 @@ TEXT ·supersMin32x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
 	VBROADCASTSS integer_words1<>+0(SB), Y2
+	VMOVUPS      (AX), Y3
+	VMOVUPS      32(AX), Y4
 
 block:
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      64(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y5
+	VPMADDWD     Y2, Y1, Y6
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y1, Y1
+	VMOVDQU      32(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      64(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y5, Y5
+	VPMADDWD     Y2, Y1, Y1
+	VPADDD       Y1, Y6, Y6
+	VPBROADCASTD 8(DI), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y5, Y5
+	VPBROADCASTD 8(DI)(R8*1), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y6, Y6
+	VBROADCASTSS (DI), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VADDPS       Y6, Y4, Y4
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y3, (AX)
+	VMOVUPS      Y4, 32(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin5Bitsx2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y2
+	VMOVUPS      (AX), Y3
+	VMOVUPS      32(AX), Y4
+
+block:
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      64(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y5
+	VPMADDWD     Y2, Y1, Y6
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y1, Y1
+	VMOVDQU      32(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      64(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y2, Y0, Y0
+	VPADDD       Y0, Y5, Y5
+	VPMADDWD     Y2, Y1, Y1
+	VPADDD       Y1, Y6, Y6
+	VBROADCASTSS (DI), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 4(DI), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y3, Y3
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VADDPS       Y6, Y4, Y4
+	VBROADCASTSS 4(DI)(R8*1), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y4, Y4
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y3, (AX)
+	VMOVUPS      Y4, 32(AX)
+	VZEROUPPER
+	RET
+
+// func supersMin5BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin5BitsRun32x2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
 	MOVQ   $0x00000008, R10
 
 step:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD (BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VMOVDQU      (DX), Y4
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
 	VMOVDQU      32(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 4(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      64(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 8(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
 	VMOVDQU      96(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 12(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      128(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 16(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      160(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 20(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      192(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 24(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      224(CX), Y5
-	VPABSB       Y5, Y6
-	VPBROADCASTD 28(BX), Y7
-	VPSIGNB      Y5, Y7, Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPMADDWD     Y2, Y7, Y7
-	VPADDD       Y7, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y7
-	VPSIGNB      Y5, Y7, Y5
-	VPMADDUBSW   Y5, Y6, Y5
-	VPMADDWD     Y2, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VMOVDQU      (DX), Y5
-	VPSRAD       $0x10, Y5, Y5
-	VPMULLD      Y5, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VPMULLD      Y5, Y1, Y1
-	VPADDD       Y1, Y4, Y4
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      64(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x01, R10
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (DX), Y5
-	VPBROADCASTD 32(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 32(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      32(DX), Y5
-	VPBROADCASTD 36(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 36(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      64(DX), Y5
-	VPBROADCASTD 40(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 40(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VMOVDQU      96(DX), Y5
-	VPBROADCASTD 44(DI), Y6
-	VPMADDWD     Y6, Y5, Y6
-	VPADDD       Y6, Y0, Y0
-	VPBROADCASTD 44(DI)(R8*1), Y6
-	VPMADDWD     Y6, Y5, Y5
-	VPADDD       Y5, Y1, Y1
-	VBROADCASTSS 48(DI), Y5
-	VMULPS       256(DX), Y5, Y6
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y6, Y3, Y3
-	VADDPS       (AX), Y3, Y3
-	VMULPS       288(DX), Y5, Y6
+	VMOVDQU      (DX), Y4
+	VPBROADCASTD 32(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 32(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      32(DX), Y4
+	VPBROADCASTD 36(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 36(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(DX), Y4
+	VPBROADCASTD 40(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 40(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      96(DX), Y4
+	VPBROADCASTD 44(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 44(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS 48(DI), Y4
+	VMULPS       256(DX), Y4, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMULPS       288(DX), Y4, Y5
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y6, Y0, Y0
-	VSUBPS       Y0, Y3, Y3
-	VMOVUPS      Y3, (AX)
+	VMULPS       Y5, Y0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
 	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y3
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y3, Y4, Y4
-	VADDPS       32(AX), Y4, Y4
-	VMULPS       288(DX), Y0, Y3
+	VMULPS       256(DX), Y0, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       32(AX), Y3, Y3
+	VMULPS       288(DX), Y0, Y2
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VSUBPS       Y1, Y4, Y4
-	VMOVUPS      Y4, 32(AX)
+	VMULPS       Y2, Y1, Y1
+	VSUBPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supersMin2BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin2BitsRun16x2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y5
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      32(CX), Y6
+	VPBROADCASTD 4(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VPBROADCASTD 8(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      96(CX), Y6
+	VPBROADCASTD 12(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y5, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      64(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      (DX), Y4
+	VPBROADCASTD (DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD (DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      32(DX), Y4
+	VPBROADCASTD 4(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 4(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(DX), Y4
+	VPBROADCASTD 8(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      96(DX), Y4
+	VPBROADCASTD 12(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 12(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      128(DX), Y4
+	VPBROADCASTD 16(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 16(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      160(DX), Y4
+	VPBROADCASTD 20(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 20(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      192(DX), Y4
+	VPBROADCASTD 24(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 24(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      224(DX), Y4
+	VPBROADCASTD 28(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 28(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS 48(DI), Y4
+	VMULPS       256(DX), Y4, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMULPS       288(DX), Y4, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       256(DX), Y0, Y2
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y2, Y3, Y3
+	VADDPS       32(AX), Y3, Y3
+	VMULPS       288(DX), Y0, Y2
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y2, Y1, Y1
+	VSUBPS       Y1, Y3, Y3
+	VMOVUPS      Y3, 32(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers3BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers3BitsRun16x2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y5
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      32(CX), Y6
+	VPBROADCASTD 4(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VPBROADCASTD 8(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	VMOVDQU      96(CX), Y6
+	VPBROADCASTD 12(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y5, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      64(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      -256(DX), Y4
+	VPBROADCASTD (DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD (DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -224(DX), Y4
+	VPBROADCASTD 4(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 4(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -192(DX), Y4
+	VPBROADCASTD 8(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -160(DX), Y4
+	VPBROADCASTD 12(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 12(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -128(DX), Y4
+	VPBROADCASTD 16(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 16(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -96(DX), Y4
+	VPBROADCASTD 20(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 20(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -64(DX), Y4
+	VPBROADCASTD 24(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 24(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -32(DX), Y4
+	VPBROADCASTD 28(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 28(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y2, Y2
+	VPSLLD       $0x02, Y1, Y1
+	VPSUBD       Y1, Y3, Y3
+	VBROADCASTSS 48(DI), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       (AX), Y2, Y0
+	VMOVUPS      Y0, (AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y0
+	VMOVUPS      Y0, 32(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers6BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers6BitsRun16x2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y5
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      32(CX), Y6
+	VPBROADCASTD 4(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y5, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      32(CX), Y6
+	VPBROADCASTD 4(BX), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y7
+	VPMADDUBSW   Y7, Y6, Y7
+	VPADDW       Y7, Y1, Y1
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y5, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (CX), Y1
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y1, Y0
+	VPBROADCASTD (BX)(SI*1), Y5
+	VPMADDUBSW   Y5, Y1, Y1
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y6
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      -256(DX), Y4
+	VPBROADCASTD (DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD (DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -224(DX), Y4
+	VPBROADCASTD 4(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 4(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -192(DX), Y4
+	VPBROADCASTD 8(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -160(DX), Y4
+	VPBROADCASTD 12(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 12(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -128(DX), Y4
+	VPBROADCASTD 16(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 16(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -96(DX), Y4
+	VPBROADCASTD 20(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 20(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -64(DX), Y4
+	VPBROADCASTD 24(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 24(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -32(DX), Y4
+	VPBROADCASTD 28(DI), Y5
+	VPMADDWD     Y5, Y4, Y5
+	VPADDD       Y5, Y0, Y0
+	VPBROADCASTD 28(DI)(R8*1), Y5
+	VPMADDWD     Y5, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VPSLLD       $0x05, Y0, Y0
+	VPSUBD       Y0, Y2, Y2
+	VPSLLD       $0x05, Y1, Y1
+	VPSUBD       Y1, Y3, Y3
+	VBROADCASTSS 48(DI), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       (AX), Y2, Y0
+	VMOVUPS      Y0, (AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y0
+	VMOVUPS      Y0, 32(AX)
 	ADDQ         $0x00000140, DX
 	ADDQ         $+160, DI
 	SUBQ         $0x01, R9
@@ -1870,277 +2718,6 @@ block:
 	VMOVUPS      Y6, 32(AX)
 	VMOVUPS      Y7, 64(AX)
 	VMOVUPS      Y8, 96(AX)
-	VZEROUPPER
-	RET
-
-// func supers16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers16x4AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y4
-
-block:
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   $0x00000008, R12
-
-step:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD (BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD (R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 4(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 8(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 12(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VMOVDQU      (DX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VPSRAD       $0x10, Y9, Y9
-	VPMULLD      Y9, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMULLD      Y9, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VPMULLD      Y9, Y2, Y2
-	VPADDD       Y2, Y7, Y7
-	VPMULLD      Y9, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD (BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD (R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 4(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 8(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 12(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VMOVDQU      (DX), Y9
-	VPSRAD       $0x10, Y9, Y9
-	VPMULLD      Y9, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMULLD      Y9, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VPMULLD      Y9, Y2, Y2
-	VPADDD       Y2, Y7, Y7
-	VPMULLD      Y9, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R12
-	JNZ          step
-	VBROADCASTSS 48(DI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y0, Y5, Y5
-	VADDPS       (AX), Y5, Y0
-	VMOVUPS      Y0, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y0, Y6, Y6
-	VADDPS       32(AX), Y6, Y0
-	VMOVUPS      Y0, 32(AX)
-	VBROADCASTSS 48(DI)(R8*2), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y0, Y7, Y7
-	VADDPS       64(AX), Y7, Y0
-	VMOVUPS      Y0, 64(AX)
-	VBROADCASTSS 48(R11), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y0, Y8, Y8
-	VADDPS       96(AX), Y8, Y0
-	VMOVUPS      Y0, 96(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	ADDQ         $+160, R11
-	SUBQ         $0x01, R9
-	JNZ          block
 	VZEROUPPER
 	RET
 
@@ -2397,9 +2974,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func blocksMin4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocksMin4AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks4Bitsx4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -2419,189 +2996,286 @@ TEXT ·blocksMin4AVX2(SB), NOSPLIT, $0-64
 	VMOVUPS      96(AX), Y8
 
 block:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD (BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD (R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
 	VMOVDQU      32(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 4(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      64(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 8(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      96(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 12(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      128(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 16(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 16(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 16(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 16(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 16(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      160(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 20(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 20(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 20(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 20(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 20(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 20(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      192(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 24(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 24(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 24(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 24(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 24(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      224(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 28(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 28(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 28(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 28(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 28(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	ADDQ         $0x00000100, CX
 	ADDQ         $+32, BX
 	ADDQ         $+32, R10
+	VPMADDWD     Y4, Y0, Y0
+	VPMADDWD     Y4, Y1, Y1
+	VPMADDWD     Y4, Y2, Y2
+	VPMADDWD     Y4, Y3, Y3
+	VPBROADCASTD 8(DI), Y9
+	VPSLLD       $0x03, Y9, Y9
+	VPSUBD       Y9, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y9
+	VPSLLD       $0x03, Y9, Y9
+	VPSUBD       Y9, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*2), Y9
+	VPSLLD       $0x03, Y9, Y9
+	VPSUBD       Y9, Y2, Y2
+	VPBROADCASTD 8(R11), Y9
+	VPSLLD       $0x03, Y9, Y9
+	VPSUBD       Y9, Y3, Y3
+	VBROADCASTSS (DI), Y9
+	VMULPS       (DX), Y9, Y9
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y9, Y0, Y0
+	VADDPS       Y0, Y5, Y5
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y1, Y6, Y6
+	VBROADCASTSS (DI)(R8*2), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y0, Y2, Y2
+	VADDPS       Y2, Y7, Y7
+	VBROADCASTSS (R11), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y8, Y8
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, DI
+	ADDQ         $+16, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      Y6, 32(AX)
+	VMOVUPS      Y7, 64(AX)
+	VMOVUPS      Y8, 96(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin4Bitsx4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	LEAQ         (SI)(SI*2), R10
+	ADDQ         BX, R10
+	LEAQ         (R8)(R8*2), R11
+	ADDQ         DI, R11
+	VBROADCASTSS integer_words1<>+0(SB), Y4
+	VMOVUPS      (AX), Y5
+	VMOVUPS      32(AX), Y6
+	VMOVUPS      64(AX), Y7
+	VMOVUPS      96(AX), Y8
+
+block:
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      64(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      128(CX), Y9
+	VPBROADCASTD 16(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 16(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 20(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 20(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 20(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y9
+	VPBROADCASTD 24(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 24(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 28(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 28(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000100, CX
+	ADDQ         $+32, BX
+	ADDQ         $+32, R10
+	VPMADDWD     Y4, Y0, Y0
+	VPMADDWD     Y4, Y1, Y1
+	VPMADDWD     Y4, Y2, Y2
+	VPMADDWD     Y4, Y3, Y3
 	VBROADCASTSS (DI), Y9
 	VMULPS       (DX), Y9, Y9
 	VCVTDQ2PS    Y0, Y0
@@ -2646,9 +3320,9 @@ block:
 	VZEROUPPER
 	RET
 
-// func supersMin16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supersMin4BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin16x4AVX2(SB), NOSPLIT, $0-64
+TEXT ·supersMin4BitsRun32x4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -2661,227 +3335,128 @@ TEXT ·supersMin16x4AVX2(SB), NOSPLIT, $0-64
 	ADDQ         BX, R10
 	LEAQ         (R8)(R8*2), R11
 	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y4
+	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
+	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
 	MOVQ   $0x00000008, R12
 
 step:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD (BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD (R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VMOVDQU      (DX), Y8
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
 	VMOVDQU      32(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 4(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      64(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 8(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      96(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 12(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VMOVDQU      (DX), Y9
-	VPSLLD       $0x10, Y9, Y9
-	VPSRAD       $0x10, Y9, Y9
-	VPMULLD      Y9, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMULLD      Y9, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VPMULLD      Y9, Y2, Y2
-	VPADDD       Y2, Y7, Y7
-	VPMULLD      Y9, Y3, Y3
-	VPADDD       Y3, Y8, Y8
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD (BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD (R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 4(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 8(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 12(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VMOVDQU      (DX), Y9
-	VPSRAD       $0x10, Y9, Y9
-	VPMULLD      Y9, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMULLD      Y9, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VPMULLD      Y9, Y2, Y2
-	VPADDD       Y2, Y7, Y7
-	VPMULLD      Y9, Y3, Y3
-	VPADDD       Y3, Y8, Y8
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      128(CX), Y9
+	VPBROADCASTD 16(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 16(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 20(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 20(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 20(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y9
+	VPBROADCASTD 24(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 24(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 28(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 28(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000100, CX
+	ADDQ         $+32, BX
+	ADDQ         $+32, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x01, R12
 	JNZ          step
@@ -2889,145 +3464,93 @@ step:
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (DX), Y9
-	VPBROADCASTD (DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD (DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD (R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      32(DX), Y9
-	VPBROADCASTD 4(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 4(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 4(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      64(DX), Y9
-	VPBROADCASTD 8(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 8(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 8(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      96(DX), Y9
-	VPBROADCASTD 12(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 12(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 12(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      128(DX), Y9
-	VPBROADCASTD 16(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 16(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 16(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      160(DX), Y9
-	VPBROADCASTD 20(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 20(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 20(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      192(DX), Y9
-	VPBROADCASTD 24(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 24(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 24(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      224(DX), Y9
-	VPBROADCASTD 28(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 28(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 28(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VBROADCASTSS 48(DI), Y9
-	VMULPS       256(DX), Y9, Y10
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y10, Y5, Y5
-	VADDPS       (AX), Y5, Y5
-	VMULPS       288(DX), Y9, Y10
+	VMOVDQU      (DX), Y8
+	VPBROADCASTD 32(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 32(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 32(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 32(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      32(DX), Y8
+	VPBROADCASTD 36(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 36(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 36(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 36(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      64(DX), Y8
+	VPBROADCASTD 40(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 40(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 40(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 40(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      96(DX), Y8
+	VPBROADCASTD 44(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 44(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 44(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 44(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 48(DI), Y8
+	VMULPS       256(DX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       (AX), Y4, Y4
+	VMULPS       288(DX), Y8, Y9
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y10, Y0, Y0
-	VSUBPS       Y0, Y5, Y5
-	VMOVUPS      Y5, (AX)
+	VMULPS       Y9, Y0, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMOVUPS      Y4, (AX)
 	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y5
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y5, Y6, Y6
-	VADDPS       32(AX), Y6, Y6
-	VMULPS       288(DX), Y0, Y5
+	VMULPS       256(DX), Y0, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       32(AX), Y5, Y5
+	VMULPS       288(DX), Y0, Y4
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y5, Y1, Y1
-	VSUBPS       Y1, Y6, Y6
-	VMOVUPS      Y6, 32(AX)
+	VMULPS       Y4, Y1, Y1
+	VSUBPS       Y1, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
 	VBROADCASTSS 48(DI)(R8*2), Y0
 	VMULPS       256(DX), Y0, Y1
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y1, Y7, Y7
-	VADDPS       64(AX), Y7, Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       64(AX), Y6, Y4
 	VMULPS       288(DX), Y0, Y1
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y1, Y2, Y2
-	VSUBPS       Y2, Y5, Y5
-	VMOVUPS      Y5, 64(AX)
+	VSUBPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
 	VBROADCASTSS 48(R11), Y0
 	VMULPS       256(DX), Y0, Y1
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y1, Y8, Y8
-	VADDPS       96(AX), Y8, Y2
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y1, Y7, Y7
+	VADDPS       96(AX), Y7, Y2
 	VMULPS       288(DX), Y0, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y1, Y3, Y3
@@ -3041,9 +3564,9 @@ step:
 	VZEROUPPER
 	RET
 
-// func supersMin32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin32x4AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks5Bitsx4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -3057,208 +3580,494 @@ TEXT ·supersMin32x4AVX2(SB), NOSPLIT, $0-64
 	LEAQ         (R8)(R8*2), R11
 	ADDQ         DI, R11
 	VBROADCASTSS integer_words1<>+0(SB), Y4
+	VMOVUPS      (AX), Y5
+	VMOVUPS      32(AX), Y6
+	VMOVUPS      64(AX), Y7
+	VMOVUPS      96(AX), Y8
 
 block:
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      64(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y4, Y0, Y9
+	VPMADDWD     Y4, Y1, Y10
+	VPMADDWD     Y4, Y2, Y11
+	VPMADDWD     Y4, Y3, Y12
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y13
+	VPMADDUBSW   Y13, Y3, Y3
+	VMOVDQU      32(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y2, Y2
+	VPBROADCASTD 4(R10), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VMOVDQU      64(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y2, Y2
+	VPBROADCASTD 8(R10), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y2, Y2
+	VPBROADCASTD 12(R10), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y9, Y9
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y10, Y10
+	VPMADDWD     Y4, Y2, Y2
+	VPADDD       Y2, Y11, Y11
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y12, Y12
+	VPBROADCASTD 8(DI), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y9, Y9
+	VPBROADCASTD 8(DI)(R8*1), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y10, Y10
+	VPBROADCASTD 8(DI)(R8*2), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y11, Y11
+	VPBROADCASTD 8(R11), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y12, Y12
+	VBROADCASTSS (DI), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VADDPS       Y9, Y5, Y5
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y0, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VBROADCASTSS (DI)(R8*2), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VBROADCASTSS (R11), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y0, Y12, Y12
+	VADDPS       Y12, Y8, Y8
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, DI
+	ADDQ         $+16, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      Y6, 32(AX)
+	VMOVUPS      Y7, 64(AX)
+	VMOVUPS      Y8, 96(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin5Bitsx4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	LEAQ         (SI)(SI*2), R10
+	ADDQ         BX, R10
+	LEAQ         (R8)(R8*2), R11
+	ADDQ         DI, R11
+	VBROADCASTSS integer_words1<>+0(SB), Y4
+	VMOVUPS      (AX), Y5
+	VMOVUPS      32(AX), Y6
+	VMOVUPS      64(AX), Y7
+	VMOVUPS      96(AX), Y8
+
+block:
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      64(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y4, Y0, Y9
+	VPMADDWD     Y4, Y1, Y10
+	VPMADDWD     Y4, Y2, Y11
+	VPMADDWD     Y4, Y3, Y12
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y13
+	VPMADDUBSW   Y13, Y3, Y3
+	VMOVDQU      32(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y2, Y2
+	VPBROADCASTD 4(R10), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VMOVDQU      64(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y2, Y2
+	VPBROADCASTD 8(R10), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y2, Y2
+	VPBROADCASTD 12(R10), Y14
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y9, Y9
+	VPMADDWD     Y4, Y1, Y1
+	VPADDD       Y1, Y10, Y10
+	VPMADDWD     Y4, Y2, Y2
+	VPADDD       Y2, Y11, Y11
+	VPMADDWD     Y4, Y3, Y3
+	VPADDD       Y3, Y12, Y12
+	VBROADCASTSS (DI), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VADDPS       Y9, Y5, Y5
+	VBROADCASTSS 4(DI), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y5, Y5
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y0, Y10, Y10
+	VADDPS       Y10, Y6, Y6
+	VBROADCASTSS 4(DI)(R8*1), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y6, Y6
+	VBROADCASTSS (DI)(R8*2), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VADDPS       Y11, Y7, Y7
+	VBROADCASTSS 4(DI)(R8*2), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y7, Y7
+	VBROADCASTSS (R11), Y0
+	VMULPS       (DX), Y0, Y0
+	VCVTDQ2PS    Y12, Y12
+	VMULPS       Y0, Y12, Y12
+	VADDPS       Y12, Y8, Y8
+	VBROADCASTSS 4(R11), Y0
+	VMULPS       32(DX), Y0, Y0
+	VADDPS       Y0, Y8, Y8
+	ADDQ         $0x00000040, DX
+	ADDQ         $+16, DI
+	ADDQ         $+16, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y5, (AX)
+	VMOVUPS      Y6, 32(AX)
+	VMOVUPS      Y7, 64(AX)
+	VMOVUPS      Y8, 96(AX)
+	VZEROUPPER
+	RET
+
+// func supersMin5BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin5BitsRun32x4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	LEAQ         (SI)(SI*2), R10
+	ADDQ         BX, R10
+	LEAQ         (R8)(R8*2), R11
+	ADDQ         DI, R11
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
 	MOVQ   $0x00000008, R12
 
 step:
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD (BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD (BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD (BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD (R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VMOVDQU      (DX), Y8
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
 	VMOVDQU      32(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 4(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      64(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 8(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
 	VMOVDQU      96(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 12(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      128(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 16(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 16(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 16(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      160(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 20(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 20(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 20(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      192(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 24(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 24(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 24(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      224(CX), Y9
-	VPABSB       Y9, Y10
-	VPBROADCASTD 28(BX), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y1, Y1
-	VPBROADCASTD 28(BX)(SI*2), Y11
-	VPSIGNB      Y9, Y11, Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPMADDWD     Y4, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VPBROADCASTD 28(R10), Y11
-	VPSIGNB      Y9, Y11, Y9
-	VPMADDUBSW   Y9, Y10, Y9
-	VPMADDWD     Y4, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	ADDQ         $+32, R10
-	VMOVDQU      (DX), Y9
-	VPSRAD       $0x10, Y9, Y9
-	VPMULLD      Y9, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMULLD      Y9, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VPMULLD      Y9, Y2, Y2
-	VPADDD       Y2, Y7, Y7
-	VPMULLD      Y9, Y3, Y3
-	VPADDD       Y3, Y8, Y8
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      64(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
 	ADDQ         $0x00000020, DX
 	SUBQ         $0x01, R12
 	JNZ          step
@@ -3266,98 +4075,1011 @@ step:
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (DX), Y9
-	VPBROADCASTD 32(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 32(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 32(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 32(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      32(DX), Y9
-	VPBROADCASTD 36(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 36(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 36(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 36(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      64(DX), Y9
-	VPBROADCASTD 40(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 40(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 40(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 40(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VMOVDQU      96(DX), Y9
-	VPBROADCASTD 44(DI), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y0, Y0
-	VPBROADCASTD 44(DI)(R8*1), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y1, Y1
-	VPBROADCASTD 44(DI)(R8*2), Y10
-	VPMADDWD     Y10, Y9, Y10
-	VPADDD       Y10, Y2, Y2
-	VPBROADCASTD 44(R11), Y10
-	VPMADDWD     Y10, Y9, Y9
-	VPADDD       Y9, Y3, Y3
-	VBROADCASTSS 48(DI), Y9
-	VMULPS       256(DX), Y9, Y10
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y10, Y5, Y5
-	VADDPS       (AX), Y5, Y5
-	VMULPS       288(DX), Y9, Y10
+	VMOVDQU      (DX), Y8
+	VPBROADCASTD 32(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 32(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 32(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 32(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      32(DX), Y8
+	VPBROADCASTD 36(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 36(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 36(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 36(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      64(DX), Y8
+	VPBROADCASTD 40(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 40(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 40(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 40(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      96(DX), Y8
+	VPBROADCASTD 44(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 44(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 44(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 44(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 48(DI), Y8
+	VMULPS       256(DX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       (AX), Y4, Y4
+	VMULPS       288(DX), Y8, Y9
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y10, Y0, Y0
-	VSUBPS       Y0, Y5, Y5
-	VMOVUPS      Y5, (AX)
+	VMULPS       Y9, Y0, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMOVUPS      Y4, (AX)
 	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y5
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y5, Y6, Y6
-	VADDPS       32(AX), Y6, Y6
-	VMULPS       288(DX), Y0, Y5
+	VMULPS       256(DX), Y0, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       32(AX), Y5, Y5
+	VMULPS       288(DX), Y0, Y4
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y5, Y1, Y1
-	VSUBPS       Y1, Y6, Y6
-	VMOVUPS      Y6, 32(AX)
+	VMULPS       Y4, Y1, Y1
+	VSUBPS       Y1, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
 	VBROADCASTSS 48(DI)(R8*2), Y0
 	VMULPS       256(DX), Y0, Y1
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y1, Y7, Y7
-	VADDPS       64(AX), Y7, Y5
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       64(AX), Y6, Y4
 	VMULPS       288(DX), Y0, Y1
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y1, Y2, Y2
-	VSUBPS       Y2, Y5, Y5
-	VMOVUPS      Y5, 64(AX)
+	VSUBPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
 	VBROADCASTSS 48(R11), Y0
 	VMULPS       256(DX), Y0, Y1
-	VCVTDQ2PS    Y8, Y8
-	VMULPS       Y1, Y8, Y8
-	VADDPS       96(AX), Y8, Y2
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y1, Y7, Y7
+	VADDPS       96(AX), Y7, Y2
 	VMULPS       288(DX), Y0, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y1, Y3, Y3
 	VSUBPS       Y3, Y2, Y2
 	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, DI
+	ADDQ         $+160, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supersMin2BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin2BitsRun16x4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	LEAQ         (SI)(SI*2), R10
+	ADDQ         BX, R10
+	LEAQ         (R8)(R8*2), R11
+	ADDQ         DI, R11
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   $0x00000008, R12
+
+step:
+	VMOVDQU      (DX), Y8
+	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y9
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y10
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      32(CX), Y10
+	VPBROADCASTD 4(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 4(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VPBROADCASTD 8(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 8(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      96(CX), Y10
+	VPBROADCASTD 12(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 12(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y9, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y9, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y9, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y9, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      64(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R12
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMOVDQU      (DX), Y8
+	VPBROADCASTD (DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD (DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD (DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD (R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      32(DX), Y8
+	VPBROADCASTD 4(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 4(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 4(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      64(DX), Y8
+	VPBROADCASTD 8(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 8(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      96(DX), Y8
+	VPBROADCASTD 12(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 12(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 12(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      128(DX), Y8
+	VPBROADCASTD 16(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 16(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 16(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      160(DX), Y8
+	VPBROADCASTD 20(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 20(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 20(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      192(DX), Y8
+	VPBROADCASTD 24(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 24(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 24(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      224(DX), Y8
+	VPBROADCASTD 28(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 28(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 28(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 48(DI), Y8
+	VMULPS       256(DX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       (AX), Y4, Y4
+	VMULPS       288(DX), Y8, Y9
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y9, Y0, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       256(DX), Y0, Y4
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y4, Y5, Y5
+	VADDPS       32(AX), Y5, Y5
+	VMULPS       288(DX), Y0, Y4
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y4, Y1, Y1
+	VSUBPS       Y1, Y5, Y5
+	VMOVUPS      Y5, 32(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       256(DX), Y0, Y1
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       64(AX), Y6, Y4
+	VMULPS       288(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VSUBPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VBROADCASTSS 48(R11), Y0
+	VMULPS       256(DX), Y0, Y1
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y1, Y7, Y7
+	VADDPS       96(AX), Y7, Y2
+	VMULPS       288(DX), Y0, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, DI
+	ADDQ         $+160, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers3BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers3BitsRun16x4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	LEAQ         (SI)(SI*2), R10
+	ADDQ         BX, R10
+	LEAQ         (R8)(R8*2), R11
+	ADDQ         DI, R11
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   $0x00000008, R12
+
+step:
+	VMOVDQU      (DX), Y8
+	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y9
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y10
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      32(CX), Y10
+	VPBROADCASTD 4(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 4(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VPBROADCASTD 8(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 8(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	VMOVDQU      96(CX), Y10
+	VPBROADCASTD 12(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 12(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y9, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y9, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y9, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y9, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      64(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 8(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 12(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000080, CX
+	ADDQ         $+16, BX
+	ADDQ         $+16, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R12
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMOVDQU      -256(DX), Y8
+	VPBROADCASTD (DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD (DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD (DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD (R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -224(DX), Y8
+	VPBROADCASTD 4(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 4(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 4(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -192(DX), Y8
+	VPBROADCASTD 8(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 8(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -160(DX), Y8
+	VPBROADCASTD 12(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 12(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 12(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -128(DX), Y8
+	VPBROADCASTD 16(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 16(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 16(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -96(DX), Y8
+	VPBROADCASTD 20(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 20(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 20(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -64(DX), Y8
+	VPBROADCASTD 24(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 24(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 24(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -32(DX), Y8
+	VPBROADCASTD 28(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 28(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 28(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y4, Y4
+	VPSLLD       $0x02, Y1, Y1
+	VPSUBD       Y1, Y5, Y5
+	VPSLLD       $0x02, Y2, Y2
+	VPSUBD       Y2, Y6, Y6
+	VPSLLD       $0x02, Y3, Y3
+	VPSUBD       Y3, Y7, Y7
+	VBROADCASTSS 48(DI), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       (AX), Y4, Y0
+	VMOVUPS      Y0, (AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       32(AX), Y5, Y0
+	VMOVUPS      Y0, 32(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VADDPS       64(AX), Y6, Y0
+	VMOVUPS      Y0, 64(AX)
+	VBROADCASTSS 48(R11), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       96(AX), Y7, Y0
+	VMOVUPS      Y0, 96(AX)
+	ADDQ         $0x00000140, DX
+	ADDQ         $+160, DI
+	ADDQ         $+160, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers6BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers6BitsRun16x4AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	LEAQ         (SI)(SI*2), R10
+	ADDQ         BX, R10
+	LEAQ         (R8)(R8*2), R11
+	ADDQ         DI, R11
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   $0x00000008, R12
+
+step:
+	VMOVDQU      (DX), Y8
+	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y9
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y10
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      32(CX), Y10
+	VPBROADCASTD 4(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 4(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	ADDQ         $+8, R10
+	VPMADDWD     Y9, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y9, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y9, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y9, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y10
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      32(CX), Y10
+	VPBROADCASTD 4(BX), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y2, Y2
+	VPBROADCASTD 4(R10), Y11
+	VPMADDUBSW   Y11, Y10, Y11
+	VPADDW       Y11, Y3, Y3
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	ADDQ         $+8, R10
+	VPMADDWD     Y9, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y9, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y9, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y9, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	ADDQ         $+8, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VMOVDQU      (CX), Y3
+	VPBROADCASTD (BX), Y0
+	VPMADDUBSW   Y0, Y3, Y0
+	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*2), Y2
+	VPMADDUBSW   Y2, Y3, Y2
+	VPBROADCASTD (R10), Y9
+	VPMADDUBSW   Y9, Y3, Y3
+	VMOVDQU      32(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y0, Y0
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*2), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y2, Y2
+	VPBROADCASTD 4(R10), Y10
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000040, CX
+	ADDQ         $+8, BX
+	ADDQ         $+8, R10
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y8, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y8, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	ADDQ         $0x00000020, DX
+	SUBQ         $0x01, R12
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMOVDQU      -256(DX), Y8
+	VPBROADCASTD (DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD (DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD (DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD (R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -224(DX), Y8
+	VPBROADCASTD 4(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 4(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 4(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -192(DX), Y8
+	VPBROADCASTD 8(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 8(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 8(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -160(DX), Y8
+	VPBROADCASTD 12(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 12(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 12(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -128(DX), Y8
+	VPBROADCASTD 16(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 16(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 16(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -96(DX), Y8
+	VPBROADCASTD 20(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 20(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 20(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -64(DX), Y8
+	VPBROADCASTD 24(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 24(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 24(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -32(DX), Y8
+	VPBROADCASTD 28(DI), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y0, Y0
+	VPBROADCASTD 28(DI)(R8*1), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*2), Y9
+	VPMADDWD     Y9, Y8, Y9
+	VPADDD       Y9, Y2, Y2
+	VPBROADCASTD 28(R11), Y9
+	VPMADDWD     Y9, Y8, Y8
+	VPADDD       Y8, Y3, Y3
+	VPSLLD       $0x05, Y0, Y0
+	VPSUBD       Y0, Y4, Y4
+	VPSLLD       $0x05, Y1, Y1
+	VPSUBD       Y1, Y5, Y5
+	VPSLLD       $0x05, Y2, Y2
+	VPSUBD       Y2, Y6, Y6
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y7, Y7
+	VBROADCASTSS 48(DI), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y0, Y4, Y4
+	VADDPS       (AX), Y4, Y0
+	VMOVUPS      Y0, (AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       32(AX), Y5, Y0
+	VMOVUPS      Y0, 32(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y0, Y6, Y6
+	VADDPS       64(AX), Y6, Y0
+	VMOVUPS      Y0, 64(AX)
+	VBROADCASTSS 48(R11), Y0
+	VMULPS       256(DX), Y0, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       96(AX), Y7, Y0
+	VMOVUPS      Y0, 96(AX)
 	ADDQ         $0x00000140, DX
 	ADDQ         $+160, DI
 	ADDQ         $+160, R11
@@ -8921,49 +10643,122 @@ step:
 	VZEROUPPER
 	RET
 
-// func interleaveAVX512(dst *int8, strideDst int, src *int8, strideSrc int, n int)
-// Requires: AVX, AVX512F
-TEXT ·interleaveAVX512(SB), NOSPLIT, $0-40
+// func interleaveAVX2(dst *int8, strideDst int, src *int8, strideSrc int, n int, raise int8)
+// Requires: AVX, AVX2
+TEXT ·interleaveAVX2(SB), NOSPLIT, $0-41
 	MOVQ         dst+0(FP), AX
 	MOVQ         strideDst+8(FP), CX
 	MOVQ         src+16(FP), DX
 	MOVQ         strideSrc+24(FP), BX
 	MOVQ         n+32(FP), SI
-	VBROADCASTSS integer_raise<>+0(SB), Z0
+	VPBROADCASTB raise+40(FP), Y0
 
 next:
 	MOVQ       DX, DI
-	VPXORD     (DI), Z0, Z1
+	VPADDB     (DI), Y0, Y1
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z2
+	VPADDB     (DI), Y0, Y2
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z3
+	VPADDB     (DI), Y0, Y3
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z4
+	VPADDB     (DI), Y0, Y4
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z5
+	VPADDB     (DI), Y0, Y5
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z6
+	VPADDB     (DI), Y0, Y6
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z7
+	VPADDB     (DI), Y0, Y7
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z8
+	VPADDB     (DI), Y0, Y8
+	VUNPCKLPS  Y2, Y1, Y9
+	VUNPCKHPS  Y2, Y1, Y1
+	VUNPCKLPS  Y4, Y3, Y2
+	VUNPCKHPS  Y4, Y3, Y3
+	VUNPCKLPS  Y6, Y5, Y4
+	VUNPCKHPS  Y6, Y5, Y5
+	VUNPCKLPS  Y8, Y7, Y6
+	VUNPCKHPS  Y8, Y7, Y7
+	VUNPCKLPD  Y2, Y9, Y8
+	VUNPCKHPD  Y2, Y9, Y2
+	VUNPCKLPD  Y3, Y1, Y9
+	VUNPCKHPD  Y3, Y1, Y1
+	VUNPCKLPD  Y6, Y4, Y3
+	VUNPCKHPD  Y6, Y4, Y4
+	VUNPCKLPD  Y7, Y5, Y6
+	VUNPCKHPD  Y7, Y5, Y5
+	VPERM2F128 $0x20, Y3, Y8, Y7
+	VPERM2F128 $0x31, Y3, Y8, Y8
+	VPERM2F128 $0x20, Y4, Y2, Y3
+	VPERM2F128 $0x31, Y4, Y2, Y4
+	VPERM2F128 $0x20, Y6, Y9, Y2
+	VPERM2F128 $0x31, Y6, Y9, Y9
+	VPERM2F128 $0x20, Y5, Y1, Y6
+	VPERM2F128 $0x31, Y5, Y1, Y1
+	VMOVUPS    Y7, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y3, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y2, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y6, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y8, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y4, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y9, (AX)
+	ADDQ       CX, AX
+	VMOVUPS    Y1, (AX)
+	ADDQ       CX, AX
+	ADDQ       $0x20, DX
+	SUBQ       $0x20, SI
+	JNZ        next
+	VZEROUPPER
+	RET
+
+// func interleaveAVX512(dst *int8, strideDst int, src *int8, strideSrc int, n int, raise int8)
+// Requires: AVX, AVX512BW, AVX512F
+TEXT ·interleaveAVX512(SB), NOSPLIT, $0-41
+	MOVQ         dst+0(FP), AX
+	MOVQ         strideDst+8(FP), CX
+	MOVQ         src+16(FP), DX
+	MOVQ         strideSrc+24(FP), BX
+	MOVQ         n+32(FP), SI
+	VPBROADCASTB raise+40(FP), Z0
+
+next:
+	MOVQ       DX, DI
+	VPADDB     (DI), Z0, Z1
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z9
+	VPADDB     (DI), Z0, Z2
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z10
+	VPADDB     (DI), Z0, Z3
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z11
+	VPADDB     (DI), Z0, Z4
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z12
+	VPADDB     (DI), Z0, Z5
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z13
+	VPADDB     (DI), Z0, Z6
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z14
+	VPADDB     (DI), Z0, Z7
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z15
+	VPADDB     (DI), Z0, Z8
 	ADDQ       BX, DI
-	VPXORD     (DI), Z0, Z16
+	VPADDB     (DI), Z0, Z9
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z10
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z11
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z12
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z13
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z14
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z15
+	ADDQ       BX, DI
+	VPADDB     (DI), Z0, Z16
 	VUNPCKLPS  Z2, Z1, Z17
 	VUNPCKHPS  Z2, Z1, Z1
 	VUNPCKLPS  Z4, Z3, Z2
@@ -9028,43 +10823,40 @@ next:
 	VSHUFF32X4 $0xdd, Z1, Z17, Z1
 	VSHUFF32X4 $0x88, Z13, Z5, Z17
 	VSHUFF32X4 $0xdd, Z13, Z5, Z5
-	VMOVDQU32  Z7, (AX)
+	VMOVUPS    Z7, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z8, (AX)
+	VMOVUPS    Z8, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z10, (AX)
+	VMOVUPS    Z10, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z9, (AX)
+	VMOVUPS    Z9, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z3, (AX)
+	VMOVUPS    Z3, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z2, (AX)
+	VMOVUPS    Z2, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z6, (AX)
+	VMOVUPS    Z6, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z1, (AX)
+	VMOVUPS    Z1, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z15, (AX)
+	VMOVUPS    Z15, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z16, (AX)
+	VMOVUPS    Z16, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z12, (AX)
+	VMOVUPS    Z12, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z17, (AX)
+	VMOVUPS    Z17, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z11, (AX)
+	VMOVUPS    Z11, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z4, (AX)
+	VMOVUPS    Z4, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z14, (AX)
+	VMOVUPS    Z14, (AX)
 	ADDQ       CX, AX
-	VMOVDQU32  Z5, (AX)
+	VMOVUPS    Z5, (AX)
 	ADDQ       CX, AX
 	ADDQ       $0x40, DX
 	SUBQ       $0x40, SI
 	JNZ        next
 	VZEROUPPER
 	RET
-
-DATA integer_raise<>+0(SB)/4, $0x80808080
-GLOBL integer_raise<>(SB), RODATA|NOPTR, $4

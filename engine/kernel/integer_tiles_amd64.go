@@ -13,18 +13,22 @@ type (
 	unpackFunc  = func(codes *int8, strideCodes int, side *byte, strideSide int, src *byte, strideSrc int, rows int, blocks int)
 )
 
-// integerTiles computes products with quantised weights by assembly kernels: weight rows are unpacked to signed 8-bit
-// codes, a panel of rows is laid out with one row per lane, and the panel multiplies the activation rows a few at a time.
-// A few activation rows are left to the decoders, which give the same results.
+// integerTiles computes products with quantised weights by assembly kernels: weight rows are unpacked to 8-bit codes, a
+// panel of rows is laid out with one row per lane, and the panel multiplies the activation rows a few at a time. A few
+// activation rows are left to the decoders, which give the same results.
 type integerTiles struct {
-	decode      *decoders
-	rows, lanes int // of a panel; of a vector
-	inputs      []int
-	// kernels by number of activation rows as in inputs
-	blocks, blocksMin                            []integerFunc
-	supers16, supersMin16, supers32, supersMin32 []integerFunc
-	transposed                                   transposeFunc
-	interleave                                   func(dst *int8, strideDst int, src *int8, strideSrc int, n int)
+	panelLayout
+	decode  *decoders
+	inputs  []int
+	kernels map[gguf.Type][]integerFunc // by number of activation rows as in inputs
+}
+
+// panelLayout lays out panels of weight rows.
+type panelLayout struct {
+	rows, lanes int                // of a panel; of a vector
+	raise       map[gguf.Type]int8 // what is added to the codes
+	transposed  transposeFunc
+	interleave  func(dst *int8, strideDst int, src *int8, strideSrc int, n int, raise int8)
 }
 
 // panelDepth is the number of columns unpacked at a time: codes, panel and activations of it fit the first-level cache.
@@ -36,51 +40,71 @@ var unpackers = map[gguf.Type]unpackFunc{
 	gguf.Q4_K: unpackQ4_KAVX2, gguf.Q5_K: unpackQ5_KAVX2, gguf.Q6_K: unpackQ6_KAVX2, gguf.IQ4_XS: unpackIQ4_XSAVX2,
 }
 
+// layoutAVX2 leaves codes as they are.
+func layoutAVX2() panelLayout {
+	return panelLayout{rows: 8, lanes: 8, transposed: transposeF32AVX2, interleave: interleaveAVX2}
+}
+
+func layoutAVX512() panelLayout {
+	return panelLayout{rows: 32, lanes: 16, transposed: transposeF32AVX512, interleave: interleaveAVX512}
+}
+
+// raised is a layout that raises codes of all types by 128, so that none is negative.
+func (l panelLayout) raised() panelLayout {
+	l.raise = map[gguf.Type]int8{}
+	for t := range formats {
+		l.raise[t] = -128 // the same as 128 in eight bits
+	}
+	return l
+}
+
 func integerTilesAVX2() *integerTiles {
-	return &integerTiles{
-		decode: &decodersAVX2, rows: 8, lanes: 8, inputs: []int{4, 2, 1},
-		blocks:      []integerFunc{blocks4AVX2, blocks2AVX2, blocks1AVX2},
-		blocksMin:   []integerFunc{blocksMin4AVX2, blocksMin2AVX2, blocksMin1AVX2},
-		supers16:    []integerFunc{supers16x4AVX2, supers16x2AVX2, supers16x1AVX2},
-		supersMin16: []integerFunc{supersMin16x4AVX2, supersMin16x2AVX2, supersMin16x1AVX2},
-		supers32:    []integerFunc{supers32x4AVX2, supers32x2AVX2, supers32x1AVX2},
-		supersMin32: []integerFunc{supersMin32x4AVX2, supersMin32x2AVX2, supersMin32x1AVX2},
-		transposed:  transposeF32AVX2,
-		interleave: func(dst *int8, strideDst int, src *int8, strideSrc int, n int) {
-			transposeF32AVX2((*float32)(unsafe.Pointer(dst)), strideDst, (*byte)(unsafe.Pointer(src)), strideSrc, n/4)
+	t := &integerTiles{
+		panelLayout: layoutAVX2(), decode: &decodersAVX2, inputs: []int{4, 2, 1},
+		kernels: map[gguf.Type][]integerFunc{
+			gguf.Q8_0: {blocks4AVX2, blocks2AVX2, blocks1AVX2},
+			gguf.Q4_0: {blocks4Bitsx4AVX2, blocks4Bitsx2AVX2, blocks4Bitsx1AVX2},
+			gguf.Q5_0: {blocks5Bitsx4AVX2, blocks5Bitsx2AVX2, blocks5Bitsx1AVX2},
+			gguf.Q4_1: {blocksMin4Bitsx4AVX2, blocksMin4Bitsx2AVX2, blocksMin4Bitsx1AVX2},
+			gguf.Q5_1: {blocksMin5Bitsx4AVX2, blocksMin5Bitsx2AVX2, blocksMin5Bitsx1AVX2},
+
+			gguf.Q2_K:   {supersMin2BitsRun16x4AVX2, supersMin2BitsRun16x2AVX2, supersMin2BitsRun16x1AVX2},
+			gguf.Q3_K:   {supers3BitsRun16x4AVX2, supers3BitsRun16x2AVX2, supers3BitsRun16x1AVX2},
+			gguf.Q4_K:   {supersMin4BitsRun32x4AVX2, supersMin4BitsRun32x2AVX2, supersMin4BitsRun32x1AVX2},
+			gguf.Q5_K:   {supersMin5BitsRun32x4AVX2, supersMin5BitsRun32x2AVX2, supersMin5BitsRun32x1AVX2},
+			gguf.Q6_K:   {supers6BitsRun16x4AVX2, supers6BitsRun16x2AVX2, supers6BitsRun16x1AVX2},
+			gguf.IQ4_XS: {supers32x4AVX2, supers32x2AVX2, supers32x1AVX2},
 		},
 	}
+	t.kernels[gguf.IQ4_NL] = t.kernels[gguf.Q8_0]
+	t.raise = map[gguf.Type]int8{gguf.Q4_0: 8, gguf.Q5_0: 16, gguf.Q3_K: 4, gguf.Q6_K: 32} // as they are stored
+	return t
 }
 
 func integerTilesAVX512() *integerTiles {
-	return &integerTiles{
-		decode: &decodersAVX512, rows: 32, lanes: 16, inputs: []int{6, 4, 2, 1},
-		blocks:      []integerFunc{blocks6AVX512, blocks4AVX512, blocks2AVX512, blocks1AVX512},
-		blocksMin:   []integerFunc{blocksMin6AVX512, blocksMin4AVX512, blocksMin2AVX512, blocksMin1AVX512},
-		supers16:    []integerFunc{supers16x6AVX512, supers16x4AVX512, supers16x2AVX512, supers16x1AVX512},
-		supersMin16: []integerFunc{supersMin16x6AVX512, supersMin16x4AVX512, supersMin16x2AVX512, supersMin16x1AVX512},
-		supers32:    []integerFunc{supers32x6AVX512, supers32x4AVX512, supers32x2AVX512, supers32x1AVX512},
-		supersMin32: []integerFunc{supersMin32x6AVX512, supersMin32x4AVX512, supersMin32x2AVX512, supersMin32x1AVX512},
-		transposed:  transposeF32AVX512,
-		interleave:  interleaveAVX512,
+	t := &integerTiles{
+		panelLayout: layoutAVX512().raised(), decode: &decodersAVX512, inputs: []int{6, 4, 2, 1}, kernels: map[gguf.Type][]integerFunc{},
 	}
+	for typ, f := range formats {
+		t.kernels[typ] = kernelsAVX512(f)
+	}
+	return t
 }
 
-// kernels returns the kernels of a format.
-func (t *integerTiles) kernels(f *format) []integerFunc {
+func kernelsAVX512(f *format) []integerFunc {
 	switch {
 	case !f.super && !f.minima:
-		return t.blocks
+		return []integerFunc{blocks6AVX512, blocks4AVX512, blocks2AVX512, blocks1AVX512}
 	case !f.super:
-		return t.blocksMin
+		return []integerFunc{blocksMin6AVX512, blocksMin4AVX512, blocksMin2AVX512, blocksMin1AVX512}
 	case f.run == 16 && !f.minima:
-		return t.supers16
+		return []integerFunc{supers16x6AVX512, supers16x4AVX512, supers16x2AVX512, supers16x1AVX512}
 	case f.run == 16:
-		return t.supersMin16
+		return []integerFunc{supersMin16x6AVX512, supersMin16x4AVX512, supersMin16x2AVX512, supersMin16x1AVX512}
 	case !f.minima:
-		return t.supers32
+		return []integerFunc{supers32x6AVX512, supers32x4AVX512, supers32x2AVX512, supers32x1AVX512}
 	}
-	return t.supersMin32
+	return []integerFunc{supersMin32x6AVX512, supersMin32x4AVX512, supersMin32x2AVX512, supersMin32x1AVX512}
 }
 
 // panel is quantPanel.
@@ -105,27 +129,27 @@ func (t *integerTiles) panel(m *product, s *scratch, from, to int) {
 }
 
 // pack unpacks columns [k, k+depth) of the rows from r on and lays them out. What fills up the panel is arbitrary.
-func (t *integerTiles) pack(w *Matrix, f *format, unpack unpackFunc, p *integerPanel, r, rows, k, depth int) {
+func (l *panelLayout) pack(w *Matrix, f *format, unpack unpackFunc, p *integerPanel, r, rows, k, depth int) {
 	block, words := 32, int(unsafe.Sizeof(blockScale{}))/4
 	if f.super {
 		block, words = 256, int(unsafe.Sizeof(superScale{}))/4
 	}
 	width := (depth + 63) / 64 * 64
 	words = (words*depth/block + 15) / 16 * 16
-	p.codes, p.side = grow(p.codes, t.rows*width), grow(p.side, t.rows*words)
-	p.laneCodes, p.laneSide = grow(p.laneCodes, t.rows*width), grow(p.laneSide, t.rows*words)
+	p.codes, p.side = grow(p.codes, l.rows*width), grow(p.side, l.rows*words)
+	p.laneCodes, p.laneSide = grow(p.laneCodes, l.rows*width), grow(p.laneSide, l.rows*words)
 	stride := w.Type.RowBytes(w.Cols)
 	unpack(&p.codes[0], width, (*byte)(unsafe.Pointer(&p.side[0])), words*4, &w.Data[r*stride+w.Type.RowBytes(k)], stride, rows, depth/block)
-	for l := 0; l < t.rows; l += t.lanes {
-		t.interleave(&p.laneCodes[l*4], t.rows*4, &p.codes[l*width], width, width)
-		t.transposed((*float32)(unsafe.Pointer(&p.laneSide[l])), t.rows*4, (*byte)(unsafe.Pointer(&p.side[l*words])), words*4, words)
+	for lane := 0; lane < l.rows; lane += l.lanes {
+		l.interleave(&p.laneCodes[lane*4], l.rows*4, &p.codes[lane*width], width, width, l.raise[w.Type])
+		l.transposed((*float32)(unsafe.Pointer(&p.laneSide[lane])), l.rows*4, (*byte)(unsafe.Pointer(&p.side[lane*words])), words*4, words)
 	}
 }
 
 // multiply adds the products of the panel with columns [k, k+depth) of all activation rows.
 func (t *integerTiles) multiply(m *product, f *format, s *scratch, k, depth int) {
 	codes, side, strideSide, blocks := m.in.integerForm(f, k, depth)
-	kernels := t.kernels(f)
+	kernels := t.kernels[m.w.Type]
 	scales := (*byte)(unsafe.Pointer(&s.panel.laneSide[0]))
 	for i, j := 0, 0; i < m.in.n; {
 		if m.in.n-i < t.inputs[j] {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"attnbudget/engine/gguf"
@@ -288,6 +289,27 @@ func TestProductKernelsAgreeWithGeneric(t *testing.T) {
 			}
 		}
 		widths = append(widths, *k)
+	})
+}
+
+// TestProductsOfTheLargestCodesDoNotOverflow: kernels that add up in 16 bits must hold the sum of the largest products there are.
+func TestProductsOfTheLargestCodesDoNotOverflow(t *testing.T) {
+	const rows, cols, n = 33, 512, 5
+	g := generic()
+	vectorKernels(t, func(t *testing.T, k *kernels) {
+		r := rand.New(rand.NewPCG(67, 68))
+		for _, typ := range weightTypes {
+			w, filled := extremeMatrix(r, typ, rows, cols), slices.Repeat([]byte{0xff}, rows*typ.RowBytes(cols))
+			for _, o := range scaleOffsets(typ) {
+				for b := o; b < len(filled); b += typ.BlockBytes() {
+					copy(filled[b:b+2], w.Data[b:])
+				}
+			}
+			w.Data = filled
+			for _, x := range []float32{1, -1} {
+				same(t, fmt.Sprintf("%v times %g", typ, x), multipliedBy(k, w, slices.Repeat([]float32{x}, n*cols), n), multipliedBy(&g, w, slices.Repeat([]float32{x}, n*cols), n))
+			}
+		}
 	})
 }
 

@@ -42,20 +42,30 @@ func extremeMatrix(r *rand.Rand, t gguf.Type, rows, cols int) *Matrix {
 			w.Data[i] = []byte{0, 0xff, 0x80, 0x7f}[r.IntN(4)]
 		}
 	}
-	at := map[gguf.Type][]int{
-		gguf.Q4_1: {0, 2}, gguf.Q5_1: {0, 2}, gguf.Q2_K: {80, 82}, gguf.Q3_K: {108},
-		gguf.Q4_K: {0, 2}, gguf.Q5_K: {0, 2}, gguf.Q6_K: {208},
-	}[t]
-	if at == nil {
-		at = []int{0}
-	}
 	for b := 0; b < len(w.Data); b += t.BlockBytes() {
-		for _, o := range at {
+		for _, o := range scaleOffsets(t) {
 			h := quant.FloatToHalf(float32(r.NormFloat64()))
 			w.Data[b+o], w.Data[b+o+1] = byte(h), byte(h>>8)
 		}
 	}
 	return w
+}
+
+// scaleOffsets are where a block of a quantised type has its half precision numbers.
+func scaleOffsets(t gguf.Type) []int {
+	switch t {
+	case gguf.F32, gguf.F16, gguf.BF16:
+		return nil
+	case gguf.Q4_1, gguf.Q5_1, gguf.Q4_K, gguf.Q5_K:
+		return []int{0, 2}
+	case gguf.Q2_K:
+		return []int{80, 82}
+	case gguf.Q3_K:
+		return []int{108}
+	case gguf.Q6_K:
+		return []int{208}
+	}
+	return []int{0}
 }
 
 func multiplied(t *testing.T, threads int, w *Matrix, x []float32, n int) []float32 {

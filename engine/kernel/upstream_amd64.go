@@ -353,8 +353,3 @@ func minimaInTurn256x6AVX512(sums *float32, panel *int8, scales *byte, x *int8, 
 //
 //go:noescape
 func minimaInTurn64x6AVX512(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// dst [n/4][16][4] = src [16][n] by groups of four; strides in bytes; n is a positive multiple of 64.
-//
-//go:noescape
-func interleaveUnsignedAVX512(dst *int8, strideDst int, src *int8, strideSrc int, n int)

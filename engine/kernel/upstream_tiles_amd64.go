@@ -15,7 +15,7 @@ type upstreamTiles struct {
 	turn     map[quantOrder][]integerFunc // of formats without minima
 
 	whole, quarters  []integerFunc // of formats with minima, in turn, a block or a quarter of one at a time
-	signed, unsigned *integerTiles // lay out panels for kernels in turn: codes of formats with minima are unsigned
+	signed, unsigned panelLayout   // for kernels in turn: codes of formats with minima are unsigned
 }
 
 // Distance of rows in a panel of codes, in bytes, which the assembly knows. Longer rows are left to the generic kernels.
@@ -42,12 +42,12 @@ func upstreamTilesAVX2() *upstreamTiles {
 		},
 		whole:    []integerFunc{minimaInTurn256x4AVX2, minimaInTurn256x2AVX2, minimaInTurn256x1AVX2},
 		quarters: []integerFunc{minimaInTurn64x4AVX2, minimaInTurn64x2AVX2, minimaInTurn64x1AVX2},
-		signed:   integerTilesAVX2(), unsigned: integerTilesAVX2(),
+		signed:   layoutAVX2(), unsigned: layoutAVX2(),
 	}
 }
 
 func upstreamTilesAVX512() *upstreamTiles {
-	t := &upstreamTiles{
+	return &upstreamTiles{
 		inputs: []int{6, 4, 2, 1}, laneRows: 4,
 		lanes: map[quantOrder][]laneFunc{
 			blocksInLanes:       {laneBlocks6AVX512, laneBlocks4AVX512, laneBlocks2AVX512, laneBlocks1AVX512},
@@ -63,10 +63,8 @@ func upstreamTilesAVX512() *upstreamTiles {
 		},
 		whole:    []integerFunc{minimaInTurn256x6AVX512, minimaInTurn256x4AVX512, minimaInTurn256x2AVX512, minimaInTurn256x1AVX512},
 		quarters: []integerFunc{minimaInTurn64x6AVX512, minimaInTurn64x4AVX512, minimaInTurn64x2AVX512, minimaInTurn64x1AVX512},
-		signed:   integerTilesAVX512(), unsigned: integerTilesAVX512(),
+		signed:   layoutAVX512().raised(), unsigned: layoutAVX512(),
 	}
-	t.unsigned.interleave = interleaveUnsignedAVX512
-	return t
 }
 
 // panel is quantPanelUpstream.
@@ -123,9 +121,9 @@ func (t *upstreamTiles) inLanes(m *product, s *scratch, kernels []laneFunc, from
 // inTurn lays out panels as integerTiles does.
 func (t *upstreamTiles) inTurn(m *product, s *scratch, order quantOrder, from, to int) {
 	f := formatOf(m.w.Type)
-	layout, size := t.signed, t.signed.rows
+	layout, size := &t.signed, t.signed.rows
 	if f.minima {
-		layout, size = t.unsigned, 2*size
+		layout, size = &t.unsigned, 2*size
 	}
 	s.sums = grow(s.sums, m.in.n*size)
 	for r := from; r < to; r += layout.rows {

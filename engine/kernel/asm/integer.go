@@ -14,7 +14,7 @@ import (
 //
 // With AVX-512 VNNI the weight codes are raised by 128 to be the unsigned operand, and the sum of a run starts at -128 times
 // the sum of the activation codes to make up for it. With AVX2 the magnitudes of the weight codes multiply activation codes
-// that took over their signs; two such products fit 16 bits (128*127*2 < 32768).
+// that took over their signs; two such products fit 16 bits (128*127*2 < 32768). Codes of fewer bits do better, see narrowTile.
 type integerTile struct {
 	width
 	vectors int // per panel row
@@ -33,7 +33,20 @@ const (
 )
 
 func integer() {
-	for _, t := range []integerTile{{avx2, 1, 1}, {avx2, 1, 2}, {avx2, 1, 4}, {avx512, 2, 1}, {avx512, 2, 2}, {avx512, 2, 4}, {avx512, 2, 6}} {
+	for _, t := range []integerTile{{avx2, 1, 1}, {avx2, 1, 2}, {avx2, 1, 4}} {
+		t.blocks(false)
+		t.supers(32, false)
+		for _, bits := range []int{4, 5} {
+			n := narrowTile{t, bits}
+			n.blocks(false)
+			n.blocks(true)
+			n.supers(32, true)
+		}
+		narrowTile{t, 2}.supers(16, true)
+		narrowTile{t, 3}.supers(16, false)
+		narrowTile{t, 6}.supers(16, false)
+	}
+	for _, t := range []integerTile{{avx512, 2, 1}, {avx512, 2, 2}, {avx512, 2, 4}, {avx512, 2, 6}} {
 		for _, minima := range []bool{false, true} {
 			t.blocks(minima)
 			for _, run := range []int{16, 32} {
@@ -41,40 +54,34 @@ func integer() {
 			}
 		}
 	}
-	interleave("interleaveAVX512", true)
+	avx2.interleave()
+	avx512.interleave()
 }
 
-// interleave transposes groups of four codes and may raise the codes by 128.
-func interleave(name string, raised bool) {
-	w := avx512
+// interleave transposes groups of four codes and adds to the codes.
+func (w width) interleave() {
 	n := w.lanes()
-	formula := "src [16][n]"
-	if raised {
-		formula += " + 128"
-	}
-	begin(name, "func(dst *int8, strideDst int, src *int8, strideSrc int, n int)",
-		"dst [n/4][16][4] = "+formula+" by groups of four; strides in bytes; n is a positive multiple of 64.")
+	begin("interleave"+w.name, "func(dst *int8, strideDst int, src *int8, strideSrc int, n int, raise int8)",
+		fmt.Sprintf("dst [n/4][%d][4] = src [%d][n] + raise by groups of four; strides in bytes; n is a positive multiple of %d.", n, n, w.bytes))
 	dst, strideDst, src, strideSrc, left := arg("dst"), arg("strideDst"), arg("src"), arg("strideSrc"), arg("n")
-	var raise reg.VecVirtual
-	if raised {
-		raise = w.fill("raise", 0x80808080)
+	by, err := Param("raise").Resolve()
+	if err != nil {
+		panic(err)
 	}
+	raise := w.vector()
+	VPBROADCASTB(by.Addr, raise)
 	loop("next", left, 4*n, func() {
 		row := GP64()
 		MOVQ(src, row)
 		v := w.vectors(n)
 		for i := range v {
-			if raised {
-				VPXORD(Mem{Base: row}, raise, v[i])
-			} else {
-				VMOVDQU32(Mem{Base: row}, v[i])
-			}
+			VPADDB(Mem{Base: row}, raise, v[i])
 			if i+1 < n {
 				ADDQ(strideSrc, row)
 			}
 		}
 		for _, v := range w.transposed(v) {
-			VMOVDQU32(v, Mem{Base: dst})
+			VMOVUPS(v, Mem{Base: dst})
 			ADDQ(strideDst, dst)
 		}
 		ADDQ(Imm(uint64(4*n)), src)
@@ -194,21 +201,29 @@ func (t integerTile) blocks(minima bool) {
 	if minima {
 		name = "blocksMin"
 	}
-	t.blocksAdding(name, minima, func(d, y, total reg.VecVirtual) {
-		VMULPS(d, y, y)
-		VADDPS(y, total, total)
-	})
+	t.blocksAdding(name, minima, (*integerState).block, addProduct)
 }
 
-// blocksAdding is blocks by any name; add adds a product y, multiplied by its scale d, to total.
-func (t integerTile) blocksAdding(name string, minima bool, add func(d, y, total reg.VecVirtual)) {
+// block leaves the integers of a block in acc.
+func (s *integerState) block(xr, sr rows) {
+	s.beginRun(sr, blockSideBias)
+	s.codes(xr, 8)
+}
+
+// addProduct adds a product y, multiplied by its scale d, to total.
+func addProduct(d, y, total reg.VecVirtual) {
+	VMULPS(d, y, y)
+	VADDPS(y, total, total)
+}
+
+// blocksAdding is blocks by any name, of any kind of codes and with any order of adding.
+func (t integerTile) blocksAdding(name string, minima bool, block func(s *integerState, xr, sr rows), add func(d, y, total reg.VecVirtual)) {
 	s, sum, blocks, xr, sr := t.start(name, fmt.Sprintf("sums [%d][%d] += products over blocks of 32; strides in bytes; blocks > 0.", t.inputs, t.rows()))
 	total := t.grid()
 	at := func(i, v int) Mem { return Mem{Base: sum, Disp: (i*t.vectors + v) * t.bytes} }
 	t.each(func(i, v int) { VMOVUPS(at(i, v), total[i][v]) })
 	loop("block", blocks, 1, func() {
-		s.beginRun(sr, blockSideBias)
-		s.codes(xr, 8)
+		block(s, xr, sr)
 		for i := range t.inputs {
 			dx := t.vector()
 			VBROADCASTSS(sr.at(i, blockSideD), dx)
@@ -298,6 +313,32 @@ func (t integerTile) loadInt(m Mem, v reg.VecVirtual) {
 	}
 }
 
+// sumProducts sets acc to products of pairs of words, of all rows at from, with sums of the activation codes.
+func (s *integerState) sumProducts(sr rows, off, pairs int, from Mem) {
+	s.each(func(i, v int) { zero(s.acc[i][v]) })
+	for p := range pairs {
+		words := s.width.vectors(s.vectors)
+		for v := range words {
+			m := from
+			m.Disp += p*s.rows()*4 + v*s.bytes
+			s.loadInt(m, words[v])
+		}
+		for i := range s.inputs {
+			x := s.vector()
+			VPBROADCASTD(sr.at(i, off+4*p), x)
+			for v := range words {
+				if s.width == avx512 {
+					dpwssd(x, words[v], s.acc[i][v])
+				} else {
+					y := s.vector()
+					VPMADDWD(x, words[v], y)
+					VPADDD(y, s.acc[i][v], s.acc[i][v])
+				}
+			}
+		}
+	}
+}
+
 // finishSuper scales the sum of a block and adds it. s.scales is past the pairs of scales.
 func (t integerTile) finishSuper(s *integerState, sum reg.GPVirtual, sr rows, whole [][]reg.VecVirtual, run int, minima bool) {
 	field := t.rows() * 4
@@ -307,26 +348,7 @@ func (t integerTile) finishSuper(s *integerState, sum reg.GPVirtual, sr rows, wh
 		if run == 32 {
 			pairs, off = 4, sideSums32
 		}
-		t.each(func(i, v int) { zero(s.acc[i][v]) })
-		for p := range pairs {
-			mins := t.width.vectors(t.vectors)
-			for v := range mins {
-				t.loadInt(Mem{Base: s.scales, Disp: p*field + v*t.bytes}, mins[v])
-			}
-			for i := range t.inputs {
-				x := t.vector()
-				VPBROADCASTD(sr.at(i, off+4*p), x)
-				for v := range mins {
-					if t.width == avx512 {
-						dpwssd(x, mins[v], s.acc[i][v])
-					} else {
-						y := t.vector()
-						VPMADDWD(x, mins[v], y)
-						VPADDD(y, s.acc[i][v], s.acc[i][v])
-					}
-				}
-			}
-		}
+		s.sumProducts(sr, off, pairs, Mem{Base: s.scales})
 	}
 	for i := range t.inputs {
 		dx := t.vector()

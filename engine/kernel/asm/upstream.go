@@ -24,12 +24,11 @@ func ofUpstream() {
 		t.minimaInTurn(256)
 		t.minimaInTurn(64)
 	}
-	interleave("interleaveUnsignedAVX512", false)
 }
 
 // blocksInTurn is blocks with the product and the addition fused.
 func (t integerTile) blocksInTurn() {
-	t.blocksAdding("blocksInTurn", false, func(d, y, total reg.VecVirtual) { VFMADD231PS(d, y, total) })
+	t.blocksAdding("blocksInTurn", false, (*integerState).block, func(d, y, total reg.VecVirtual) { VFMADD231PS(d, y, total) })
 }
 
 // scaled adds the sum of a run of 32 codes times its scale, which is there twice in one field.

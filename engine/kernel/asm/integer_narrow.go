@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+
+	. "github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// narrowTile multiplies, with AVX2, codes of a few bits. They are not signed: what a format subtracts from its codes is made
+// up for by the sums of the activation codes. Several groups of products are added up in 16 bits before they are widened, so
+// that a group takes two instructions and not four.
+type narrowTile struct {
+	integerTile
+	bits int
+}
+
+// groups is how many groups' pairs of products with activation codes, which are -128 at least, fit 16 bits.
+func (t narrowTile) groups() int { return 1 << 15 / (2 * 128 << t.bits) }
+
+// offsetBits is the binary logarithm of what is to be subtracted from the codes of a format without minima.
+func (t narrowTile) offsetBits() uint64 { return uint64(t.bits - 1) }
+
+// words sets acc to sums of products, two words for each row, of so many groups of four codes, and moves on.
+func (t narrowTile) words(s *integerState, xr rows, groups int) {
+	for g := range groups {
+		w := YMM()
+		VMOVDQU(Mem{Base: s.panel, Disp: g * s.bytes}, w)
+		for i := range s.inputs {
+			x, acc := YMM(), s.acc[i][0]
+			VPBROADCASTD(xr.at(i, 4*g), x)
+			if g == 0 {
+				VPMADDUBSW(x, w, acc)
+			} else {
+				VPMADDUBSW(x, w, x)
+				VPADDW(x, acc, acc)
+			}
+		}
+	}
+	ADDQ(U32(groups*s.bytes), s.panel)
+	xr.advance(4 * groups)
+}
+
+// run adds the products of a run of codes, multiplied by the pair of words that scale has for each row, to whole; or sets it,
+// if it is the first.
+func (t narrowTile) run(s *integerState, xr rows, codes int, scale reg.VecVirtual, whole [][]reg.VecVirtual, first bool) {
+	n := min(codes/4, t.groups())
+	for g := 0; g < codes/4; g += n {
+		t.words(s, xr, n)
+		for i := range s.inputs {
+			acc := s.acc[i][0]
+			if first && g == 0 {
+				VPMADDWD(scale, acc, whole[i][0])
+			} else {
+				VPMADDWD(scale, acc, acc)
+				VPADDD(acc, whole[i][0], whole[i][0])
+			}
+		}
+	}
+}
+
+func (t narrowTile) kernelName(name string, minima bool) string {
+	if minima {
+		name += "Min"
+	}
+	return fmt.Sprintf("%s%dBits", name, t.bits)
+}
+
+// blocks: the simple formats.
+func (t narrowTile) blocks(minima bool) {
+	t.blocksAdding(t.kernelName("blocks", minima)+"x", minima, func(s *integerState, xr, sr rows) {
+		whole := s.grid()
+		t.run(s, xr, 32, s.ones, whole, true)
+		s.acc = whole
+		if minima {
+			return
+		}
+		for i := range s.inputs {
+			x := YMM()
+			VPBROADCASTD(sr.at(i, blockSideSum), x)
+			VPSLLD(Imm(t.offsetBits()), x, x)
+			VPSUBD(x, s.acc[i][0], s.acc[i][0])
+		}
+	}, addProduct)
+}
+
+// supers: the K formats.
+func (t narrowTile) supers(run int, minima bool) {
+	name := fmt.Sprintf("%sRun%dx", t.kernelName("supers", minima), run)
+	s, sum, blocks, xr, sr := t.start(name, fmt.Sprintf("sums [%d][%d] += products over blocks of 256 with scales of %d elements; strides in bytes; blocks > 0.", t.inputs, t.rows(), run))
+	field := t.rows() * 4
+	whole := t.grid()
+	loop("block", blocks, 1, func() {
+		t.each(func(i, v int) { zero(whole[i][v]) })
+		steps := GP64()
+		MOVQ(U32(8), steps)
+		loop("step", steps, 1, func() {
+			scales := YMM()
+			VMOVDQU(Mem{Base: s.scales}, scales) // of 32 elements: twice the same; of 16: two
+			if run == 32 {
+				t.run(s, xr, 32, scales, whole, false)
+			} else {
+				for part := range 2 {
+					scale := YMM()
+					VPSHUFB(bothWords(part), scales, scale)
+					t.run(s, xr, 16, scale, whole, false)
+				}
+			}
+			ADDQ(U32(field), s.scales)
+		})
+		if !minima {
+			s.sumProducts(sr, sideSums, 8, Mem{Base: s.scales, Disp: -8 * field})
+			t.each(func(i, v int) {
+				VPSLLD(Imm(t.offsetBits()), s.acc[i][v], s.acc[i][v])
+				VPSUBD(s.acc[i][v], whole[i][v], whole[i][v])
+			})
+		}
+		t.finishSuper(s, sum, sr, whole, run, minima)
+		ADDQ(U32(10*field), s.scales)
+		sr.advance(sideBytes)
+	})
+	end()
+}
+
+// bothWords copies the lower (0) or upper (1) word of every 32 bits to both.
+func bothWords(part int) Mem {
+	w := uint64(0x0504050401000100 + part*0x0202020202020202)
+	high := w + 0x0808080808080808
+	return table(fmt.Sprint("bothWords", part), []uint64{w, high, w, high})
+}
