@@ -54,7 +54,8 @@ estimate of time, memory and disk. What a calibration still has to find out is s
 	return c
 }
 
-// durations are how long the good units of a run took, by unit id; none when there is no run.
+// durations are how long the good units of a run took, by unit id; none when there is no run. Of a unit that was resumed only the
+// last part was timed.
 func durations(path string) (map[string]time.Duration, error) {
 	dir, err := results.Open(path)
 	var none *results.NotRunError
@@ -66,7 +67,7 @@ func durations(path string) (map[string]time.Duration, error) {
 	}
 	out := map[string]time.Duration{}
 	for r, err := range dir.Records() {
-		if err == nil && r.Outcome == results.OK {
+		if err == nil && r.Outcome == results.OK && r.Resumed == 0 {
 			out[r.Unit.ID] = r.Ended.Sub(r.Started)
 		}
 	}

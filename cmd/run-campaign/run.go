@@ -114,7 +114,11 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if f.dryRun || sum.Session == "" {
 		return err
 	}
-	return errors.Join(err, conclude(c, dir, sum))
+	concluded := conclude(c, dir, sum)
+	if err != nil && errors.Is(concluded, errFailedUnits) {
+		return err // the run has not gone to its end: why is what counts, and has not been said yet
+	}
+	return errors.Join(err, concluded)
 }
 
 // calibrate makes the calibrations that the plan waits for and plans again, now that their masks are known.
