@@ -7,7 +7,7 @@ import (
 	"attnbudget/engine/gguf"
 )
 
-// Architectures are the values of general.architecture this engine runs.
+// architectures are the values of general.architecture this engine runs.
 var architectures = []string{"llama", "gemma3", "qwen35", "gemma4"}
 
 // UnsupportedError is a model this engine does not run.
@@ -121,8 +121,8 @@ func gemma4Roles(m metadata, roles []Role) error {
 	if shared == 0 {
 		return nil
 	}
-	if shared+2 > uint64(len(roles)) {
-		return m.fault("attention.shared_kv_layers", fmt.Sprintf("at most %d, so that two of the %d blocks store keys and values", len(roles)-2, len(roles)), fmt.Sprint(shared))
+	if most := max(len(roles)-2, 0); shared > uint64(most) {
+		return m.fault("attention.shared_kv_layers", fmt.Sprintf("at most %d, so that two of the %d blocks store keys and values", most, len(roles)), fmt.Sprint(shared))
 	}
 	owners := len(roles) - int(shared)
 	for layer := owners; layer < len(roles); layer++ {

@@ -3,6 +3,7 @@ package drop
 import (
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -126,6 +127,8 @@ func TestRolesRefuse(t *testing.T) {
 		{"gemma4 without a pattern", "gemma4", keys{"block_count": uint32(1)}, blocks(1), `metadata key "gemma4.attention.sliding_window_pattern"`},
 		{"a short pattern", "gemma4", keys{"block_count": uint32(3), "attention.sliding_window_pattern": []bool{true}}, blocks(3), "expected a flag for each of 3 layers, found 1 flags"},
 		{"too many shared layers", "gemma4", keys{"block_count": uint32(3), "attention.sliding_window_pattern": []bool{true, false, false}, "attention.shared_kv_layers": uint32(2)}, blocks(3), "attention.shared_kv_layers: expected at most 1"},
+		{"more shared layers than can be counted", "gemma4", keys{"block_count": uint32(3), "attention.sliding_window_pattern": []bool{true, false, false}, "attention.shared_kv_layers": uint64(math.MaxUint64)}, blocks(3), "attention.shared_kv_layers: expected at most 1"},
+		{"shared layers of a single one", "gemma4", keys{"block_count": uint32(1), "attention.sliding_window_pattern": []bool{false}, "attention.shared_kv_layers": uint32(1)}, blocks(1), "attention.shared_kv_layers: expected at most 0"},
 		{"an owner of the wrong kind", "gemma4", keys{"block_count": uint32(3), "attention.sliding_window_pattern": []bool{false, false, true}, "attention.shared_kv_layers": uint32(1)}, blocks(3), "expected layer 0, whose keys and values layer 2 reads, to be local as well, found full"},
 		{"only MTP blocks", "qwen35", keys{"block_count": uint32(1), "nextn_predict_layers": uint32(1)}, blocks(1), "expected fewer than the 1 blocks, found 1"},
 		{"an interval of zero", "qwen35", keys{"block_count": uint32(1), "full_attention_interval": uint32(0)}, blocks(1), "expected at least 1, found 0"},
