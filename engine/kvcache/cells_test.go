@@ -1,6 +1,7 @@
 package kvcache
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -210,6 +211,24 @@ func TestRemovingATailWhoseWindowIsGone(t *testing.T) {
 	}
 	if err := m.Remove(0, 0, -1); err != nil || m.Last(0) != -1 {
 		t.Errorf("removing everything: %v, last %d", err, m.Last(0))
+	}
+}
+
+func TestCopyingAHeadWhoseWindowIsGone(t *testing.T) {
+	m := tiny(t, 6, 3, 2)
+	place(t, m, 0, 6, 0)
+	place(t, m, 6, 2, 0)
+	if err := m.Copy(0, 1, 0, 3); !errors.Is(err, ErrHistory) || !strings.Contains(err.Error(), "the sliding window before it has been given up") {
+		t.Errorf("error %v", err)
+	}
+	if m.Last(1) != -1 {
+		t.Error("a refused copy copied")
+	}
+	if err := m.Copy(0, 1, 0, 5); err != nil || m.Last(1) != 4 { // 3 and 4 are still held
+		t.Errorf("copying up to what is held: %v, last %d", err, m.Last(1))
+	}
+	if err := m.Copy(0, 1, 0, -1); err != nil || m.Last(1) != 7 {
+		t.Errorf("copying everything: %v, last %d", err, m.Last(1))
 	}
 }
 

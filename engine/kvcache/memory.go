@@ -117,20 +117,27 @@ func span(p0, p1 int32) (int32, int32) {
 	return max(p0, 0), p1
 }
 
-// Copy makes the positions p0 <= p < p1 of src belong to dst as well; a negative p1 is the end. A recurrent state can only
-// be copied whole: anything less is ErrHistory.
+// Copy makes the positions p0 <= p < p1 of src belong to dst as well; a negative p1 is the end. It refuses, changing nothing,
+// with ErrHistory what dst could not go on from: part of a recurrent state, or positions whose window has already been given
+// up. A recurrent state replaces that of dst, and with it what else is held of dst.
 func (m *Memory) Copy(src, dst, p0, p1 int32) error {
 	if src == dst {
 		return nil
 	}
 	p0, p1 = span(p0, p1)
-	if m.states != nil {
-		slot := m.states.seqs.of[src]
-		if p0 > 0 || p1 <= m.Last(src) {
-			return fmt.Errorf("copying part of sequence %d: %w: a recurrent state is copied whole", src, ErrHistory)
+	part := p1 <= m.Last(src)
+	if m.states != nil && (p0 > 0 || part) {
+		return fmt.Errorf("copying part of sequence %d: %w: a recurrent state is copied whole", src, ErrHistory)
+	}
+	for _, c := range m.caches {
+		if part && !c.holdsWindow(src, p1) {
+			return fmt.Errorf("copying positions up to %d of sequence %d: %w: the sliding window before it has been given up", p1, src, ErrHistory)
 		}
-		if m.states.seqs.release(dst); slot >= 0 {
-			m.states.seqs.assign(dst, int(slot))
+	}
+	if m.states != nil {
+		m.states.seqs.copy(src, dst)
+		for _, c := range m.caches {
+			c.cells.remove(dst, 0, math.MaxInt32)
 		}
 	}
 	for _, c := range m.caches {

@@ -141,6 +141,14 @@ func (s *slots) assign(seq int32, slot int) {
 	s.refs[slot]++
 }
 
+// copy makes dst use the slot of src, none if src has none.
+func (s *slots) copy(src, dst int32) {
+	s.release(dst)
+	if slot := s.of[src]; slot >= 0 {
+		s.assign(dst, int(slot))
+	}
+}
+
 func (s *slots) release(seq int32) {
 	if old := s.of[seq]; old >= 0 {
 		s.refs[old]--

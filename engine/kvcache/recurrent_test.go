@@ -103,3 +103,25 @@ func TestRecurrentStatesRefuseTokensOfDifferentHistories(t *testing.T) {
 		t.Errorf("the refused batch changed the state: %q", got)
 	}
 }
+
+// A state can only be replaced whole; the keys and values beside it must not outlive it.
+func TestACopyReplacesWhatARecurrentSequenceHeld(t *testing.T) {
+	for _, source := range []int{0, 2} { // tokens of the sequence that is copied
+		m := recurrentMemory(t, 2)
+		history(t, m, []int32{0, 1, 2}, []SeqSet{SetOf(1), SetOf(1), SetOf(1)}, 1, 2, 3)
+		for i := range source {
+			history(t, m, []int32{int32(i)}, []SeqSet{SetOf(0)}, 5)
+		}
+		if err := m.Copy(0, 1, 0, -1); err != nil {
+			t.Fatal(err)
+		}
+		history(t, m, []int32{m.Last(1) + 1}, []SeqSet{SetOf(1)}, 7)
+		seen := 0
+		for _, span := range m.Store(1).Visible()[0] {
+			seen += span.To - span.From
+		}
+		if seen != source+1 {
+			t.Errorf("a sequence of %d tokens sees %d cells after it became a copy of one of %d", 3, seen, source)
+		}
+	}
+}
