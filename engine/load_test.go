@@ -55,6 +55,14 @@ func TestBadModelsAreRefusedWithReasons(t *testing.T) {
 			"key qwen35.ssm.time_step_rank: expected a multiple of the 3 key heads, found 4"},
 		{"qwen35 whose inner size is not its heads", "qwen35", mutation{set: map[string]any{"qwen35.ssm.inner_size": uint32(128)}},
 			"key qwen35.ssm.inner_size: expected 256, 4 heads of 64, found 128"},
+		{"qwen35 with keys and values of different sizes", "qwen35", mutation{set: map[string]any{"qwen35.attention.value_length": uint32(32)},
+			replace: map[string]*gguf.Tensor{
+				"blk.3.attn_v.weight": zeros(64, 64), "blk.3.attn_output.weight": zeros(128, 64),
+				"blk.7.attn_v.weight": zeros(64, 64), "blk.7.attn_output.weight": zeros(128, 64),
+			}},
+			"key qwen35.attention.value_length: expected 64, the size of a key head, found 32"},
+		{"an embedding of one token that no tokeniser has", "gemma3", mutation{replace: map[string]*gguf.Tensor{"token_embd.weight": zeros(64)}},
+			"tensor token_embd.weight: expected a row for each of the 320 tokens in tokenizer.ggml.tokens, found 1 rows"},
 		{"qwen35 without sections", "qwen35", mutation{delete: []string{"qwen35.rope.dimension_sections"}},
 			`metadata key "qwen35.rope.dimension_sections"`},
 		{"qwen35 without a convolution", "qwen35", mutation{without: []string{"blk.0.ssm_conv1d.weight"}},
@@ -77,6 +85,15 @@ func TestBadModelsAreRefusedWithReasons(t *testing.T) {
 				t.Errorf("error %q does not name the file", err)
 			}
 		})
+	}
+}
+
+// What a recurrent layer says of heads it does not have costs nothing.
+func TestHeadsOfRecurrentLayersTakeNoMemory(t *testing.T) {
+	heads := []uint32{1 << 30, 1 << 30, 1 << 30, 4, 1 << 30, 1 << 30, 1 << 30, 4}
+	path := mutate(t, tiny("qwen35"), mutation{set: map[string]any{"qwen35.attention.head_count": heads}})
+	if want, got := allLogits(t, tiny("qwen35")), allLogits(t, path); !slices.Equal(want, got) {
+		t.Errorf("largest difference %g", maxDifference(want, got))
 	}
 }
 

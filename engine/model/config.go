@@ -26,7 +26,7 @@ type Config struct {
 // Layer is the shape of one executed layer.
 type Layer struct {
 	drop.Role
-	Heads, HeadsKV int
+	Heads, HeadsKV int // of layers that attend
 	DimK, DimV     int // elements of one head
 	FF             int
 	Window         int // positions a query sees, 0 = all earlier ones
@@ -176,6 +176,9 @@ func readConfig(f *gguf.File, roles []drop.Role) (*Config, *keys) {
 		l := Layer{Role: roles[i], Heads: heads[i], HeadsKV: headsKV[i], DimK: dimK, DimV: dimV, FF: ff[i]}
 		if l.Kind == drop.Local {
 			l.Window = window
+		}
+		if !l.Attends() {
+			l.Heads, l.HeadsKV = 0, 0 // whatever the file says: no tensor bears it out
 		}
 		c.Layers = append(c.Layers, l)
 	}

@@ -154,8 +154,8 @@ func (l *loader) vectorIf(name string, n int) []float32 {
 func (l *loader) embedding(c *Config) kernel.Matrix {
 	const name = "token_embd.weight"
 	t, ok := l.f.Tensor(name)
-	if !ok || len(t.Shape) != 2 {
-		return l.matrix(name, c.Embd, max(c.Vocab, 1))
+	if !ok {
+		return l.matrix(name, c.Embd, 1) // the error
 	}
 	c.Vocab = t.Rows()
 	if v, ok := l.f.Value("tokenizer.ggml.tokens"); ok && v.Len() > c.Vocab {

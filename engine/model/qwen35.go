@@ -44,6 +44,9 @@ func loadQwen35(c *Config, k *keys, l *loader) Network {
 		}
 	}
 	dim := c.Layers[0].DimK
+	if v := c.Layers[0].DimV; v != dim { // the gate is as wide as the query and multiplies what is made of values
+		k.fault("attention.value_length", fmt.Sprintf("%d, the size of a key head", dim), fmt.Sprint(v))
+	}
 	if sections := read(k, k.f.Ints, "rope.dimension_sections"); k.err == nil && len(sections) < 3 {
 		k.fault("rope.dimension_sections", "at least 3 sections", fmt.Sprint(sections))
 	}
