@@ -22,7 +22,11 @@ func identity(f *gguf.File, o Options) string {
 	fmt.Fprintf(h, "expand %v\n", o.ExpandF32)
 	for _, key := range f.Keys {
 		if v, ok := f.Value(key); ok && !strings.HasPrefix(key, "tokenizer.") && !strings.HasPrefix(key, "general.name") {
-			fmt.Fprintf(h, "%s = %s\n", key, v)
+			fmt.Fprintf(h, "%s =", key)
+			for x := range v.All() {
+				fmt.Fprintf(h, " %v", x)
+			}
+			fmt.Fprintln(h)
 		}
 	}
 	for _, t := range f.Tensors {

@@ -83,6 +83,22 @@ func TestAStateOfSomethingElseIsRefused(t *testing.T) {
 	}
 }
 
+// A message shows of a list or a text only how it begins; the identity has all of it.
+func TestTheIdentityOfAModelHasAllItsMetadata(t *testing.T) {
+	long := strings.Repeat("x", 200)
+	known := map[string]bool{}
+	for _, value := range []any{append(make([]uint32, 20), 1), append(make([]uint32, 20), 2), long + "a", long + "b"} {
+		f, err := gguf.NewFile("model", []gguf.Entry{{Key: "key", Value: gguf.ValueOf(value)}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[identity(f, Options{})] = true
+	}
+	if len(known) != 4 {
+		t.Errorf("4 models have %d identities", len(known))
+	}
+}
+
 func TestTheRotationIsPartOfAState(t *testing.T) {
 	m := openTest(t, tiny("llama"), Options{Threads: 1})
 	o := ContextOptions{NCtx: 256, TypeK: gguf.Q8_0, TypeV: gguf.Q8_0}
