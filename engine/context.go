@@ -172,7 +172,8 @@ func (c *Context) Caches() []kvcache.Size { return c.memory.Sizes() }
 
 // Decode computes a batch of any length, NUBatch tokens at a time, and keeps the logits of those tokens that want them. Errors:
 // *BatchError when the batch makes no sense and kvcache.ErrFull when it does not fit, both with nothing computed; ctx's
-// when it ended, with the tokens before that computed and stored.
+// when it ended, with the tokens before that computed and stored. Where the mask leaves only layers with a sliding window, a
+// cache that is shorter than the window and NUBatch together may be found full between physical batches, like ctx's end.
 func (c *Context) Decode(ctx context.Context, b *Batch) error {
 	c.logitOf = c.logitOf[:0]
 	if err := c.admit(b); err != nil {
@@ -238,7 +239,8 @@ func (c *Context) Logits(i int) []float32 {
 func (c *Context) Clear() { c.memory.Clear() }
 
 // SeqCopy makes the positions p0 <= p < p1 of sequence src belong to dst as well, without copying keys and values; a
-// negative p1 is the end. The error, kvcache.ErrHistory, comes only from recurrent models, whose state is copied whole.
+// negative p1 is the end. The error, kvcache.ErrHistory, says that dst could not go on from there: a recurrent state is copied
+// whole, in place of dst's own, and a sliding window may have moved on.
 func (c *Context) SeqCopy(src, dst int32, p0, p1 int32) error {
 	c.checkSeq(src)
 	c.checkSeq(dst)

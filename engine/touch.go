@@ -12,21 +12,18 @@ const touchedAtOnce = 8 << 20
 
 // Touch brings all weights into memory: the system is told that they will be needed, then several threads read a byte of
 // every page. Afterwards a forward pass waits for no disk and causes no page fault on a weight, unless the system is short of
-// memory. Threads less than 1 means as many as contexts get.
+// memory. Threads less than 1 means 1.
 //
 // Where the system offers huge pages and memory is plenty, weights that products read are moved from the mapping of their
 // file to huge pages of the process's own, at the same addresses: reading them from memory is faster by a tenth, because a
 // processor that streams weights otherwise waits for the translation of every 4 KiB. Readers see the same bytes all along.
 func (m *Model) Touch(threads int) {
-	if threads < 1 {
-		threads = max(m.options.Threads, 1)
-	}
 	move := m.owned && hugePagesFor(m.info.Bytes)
 	var next atomic.Int64
 	var sum atomic.Uint32 // keeps the reads from being optimised away
 	var group sync.WaitGroup
 	pieces := m.pieces(move)
-	for range threads {
+	for range max(threads, 1) {
 		group.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(pieces)); i = next.Add(1) - 1 {
 				if p := pieces[i]; !p.move || !moveToHugePages(p.bytes) {
