@@ -65,8 +65,12 @@ func checkAccuracies(t *text, row *regexp.Regexp, answers []Answer, last int) er
 	if len(rows) > len(answers) {
 		return contradiction(last, fmt.Sprintf("%d tasks, one a table row", len(rows)), fmt.Sprint(len(answers)))
 	}
+	correct := 0
 	for i, r := range rows {
-		if want := 100 * float64(correctOf(answers[:i+1])) / float64(i+1); !agrees(r.percent, want, 8) {
+		if answers[i].Correct {
+			correct++
+		}
+		if want := 100 * float64(correct) / float64(i+1); !agrees(r.percent, want, 8) {
 			return contradiction(r.line, fmt.Sprintf("%.8f%%, from the picks", want), formatFloat(r.percent))
 		}
 	}

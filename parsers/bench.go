@@ -76,8 +76,8 @@ func (r *benchRow) measurement() (Measurement, error) {
 // fromSamples recomputes throughput from the nanoseconds and compares it with everything printed.
 func (r *benchRow) fromSamples(m *Measurement) error {
 	for i, ns := range r.samplesNS {
-		if ns <= 0 {
-			return contradiction(r.line, "samples of more than 0 ns", formatFloat(ns))
+		if ns < 1 {
+			return contradiction(r.line, "samples of at least 1 ns", formatFloat(ns))
 		}
 		ts := 1e9 * float64(r.prompt+r.gen) / ns
 		m.Samples = append(m.Samples, ts)

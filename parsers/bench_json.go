@@ -31,15 +31,19 @@ func decodeBenchJSON(t *text) ([]Measurement, error) {
 	at := func(offset int64) int {
 		return t.lines[from].n + bytes.Count(b.Bytes()[:offset], []byte("\n"))
 	}
+	// opens is the line on which the object behind an offset begins: there may be a comma and a line end before it.
+	opens := func(offset int64) int {
+		return at(offset + max(0, int64(bytes.IndexByte(b.Bytes()[offset:], '{'))))
+	}
 	d := json.NewDecoder(bytes.NewReader(b.Bytes()))
 	if _, err := d.Token(); err != nil {
 		return nil, malformed(t.lines[from].n, "a JSON array", err.Error())
 	}
 	var rows []*benchRow
 	for d.More() {
-		o := &object{line: at(d.InputOffset())}
+		o := &object{line: opens(d.InputOffset())}
 		if err := d.Decode(&o.fields); err != nil {
-			return nil, arrayError(err, at(d.InputOffset()), b.Bytes()[d.InputOffset():])
+			return nil, arrayError(err, o.line, b.Bytes()[d.InputOffset():])
 		}
 		r, err := benchObject(o)
 		if err != nil {
@@ -54,14 +58,11 @@ func decodeBenchJSON(t *text) ([]Measurement, error) {
 }
 
 func arrayError(err error, l int, rest []byte) error {
-	var syntax *json.SyntaxError
 	switch {
 	case nanInJSON.Match(rest):
 		return &DecodeError{Line: l, Kind: ErrNaN, Expected: "finite numbers", Found: quote(string(nanInJSON.Find(rest)))}
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return truncated(l, "a whole JSON array", "the end of the output")
-	case errors.As(err, &syntax):
-		return malformed(l, "a JSON object", err.Error())
 	}
 	return malformed(l, "a JSON object", err.Error())
 }

@@ -271,6 +271,7 @@ func TestWrongOutputsAreRefusedWithKindAndLine(t *testing.T) {
 		{"no statistics", KLDivergence, divergenceOutput(60), "RMS Δp", "Mean Δq", ErrTruncated, 17},
 
 		{"a score that is no number", Winogrande, winograndeOutput, "[-3.5,-3.5]", "[-3.5,nan]", ErrNaN, 2},
+		{"scores too far apart for a margin", Winogrande, winograndeOutput, `"corrected":[-2.7,-2.9]`, `"corrected":[1.7e308,-1.7e308]`, ErrNaN, 0},
 	} {
 		raw := c.raw
 		if c.old != "" {

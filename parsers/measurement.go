@@ -83,6 +83,11 @@ func finite(ms []Measurement) error {
 		for _, c := range m.Chunks {
 			numbers = append(numbers, c.Sum, c.Rounding)
 		}
+		for _, a := range m.Answers {
+			if a.Margin != nil {
+				numbers = append(numbers, *a.Margin)
+			}
+		}
 		for _, v := range numbers {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				return &DecodeError{Kind: ErrNaN, Expected: "finite numbers for " + m.Metric, Found: formatFloat(v)}
@@ -94,14 +99,8 @@ func finite(ms []Measurement) error {
 
 // accuracy is the measurement of answers.
 func accuracy(metric string, answers []Answer) Measurement {
-	correct := 0
-	for _, a := range answers {
-		if a.Correct {
-			correct++
-		}
-	}
 	n := float64(len(answers))
-	p := float64(correct) / n
+	p := float64(correctOf(answers)) / n
 	m := Measurement{Metric: metric, Unit: UnitFraction, Value: p, Answers: answers}
 	if len(answers) > 1 {
 		m.StdErr = ptr(math.Sqrt(p * (1 - p) / (n - 1)))
