@@ -36,9 +36,9 @@ func Parts(document string) map[string]string {
 		if !ok {
 			return out
 		}
-		content, after, closed := strings.Cut(rest, "\n"+end)
+		content, after, closed := strings.Cut(rest, end)
 		if i := strings.LastIndex(before, "<!-- "); i >= 0 && closed {
-			out[before[i+len("<!-- "):]] = content
+			out[before[i+len("<!-- "):]] = strings.TrimSuffix(content, "\n")
 			document = after
 			continue
 		}

@@ -42,6 +42,17 @@ func TestAPartThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
+func TestAPartWithNothingInItYetIsOne(t *testing.T) {
+	open := strings.Replace(document, "| a |\n", "", 1)
+	want := map[string]string{"first": "", "second": "old\n\nlines"}
+	if diff := cmp.Diff(want, Parts(open)); diff != "" {
+		t.Error(diff)
+	}
+	if got, err := Fill(open, "first", "| a |"); err != nil || got != document {
+		t.Errorf("filled in: %v\n%s", err, got)
+	}
+}
+
 func TestPartsAreFound(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{"first": "| a |", "second": "old\n\nlines"}, Parts(document)); diff != "" {
 		t.Error(diff)
