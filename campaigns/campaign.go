@@ -23,7 +23,8 @@ import (
 type Campaign struct {
 	Spec
 	Path     string // of the file, as given
-	SHA256   string // of the file's bytes
+	Text     []byte // the file's bytes
+	SHA256   string // of Text
 	Warnings []string
 
 	doc          *document
@@ -73,7 +74,7 @@ func read(path string, text []byte) (*Campaign, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(text)
-	c := &Campaign{Path: path, SHA256: hex.EncodeToString(sum[:]), folder: folder, work: map[workKey]work{}}
+	c := &Campaign{Path: path, Text: text, SHA256: hex.EncodeToString(sum[:]), folder: folder, work: map[workKey]work{}}
 	doc, top := parse(path, text)
 	if c.doc = doc; top == nil {
 		return nil, doc.err()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -64,12 +65,17 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("--progress: %w", err)}
 	}
-	o, err := f.options()
+	start := time.Now()
+	o := f.options()
+	if o.Until, err = deadline(f.until, "", start); err != nil {
+		return &usageError{fmt.Errorf("--until: %w", err)}
+	}
+	p, text, err := f.plan(c, file)
 	if err != nil {
 		return err
 	}
-	p, err := f.plan(c, file)
-	if err != nil {
+	o.Campaign = text
+	if o.Until, err = deadline(f.until, p.Until, start); err != nil {
 		return err
 	}
 	if err := useKernelsOf(c, p); err != nil {
@@ -102,9 +108,6 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	for _, w := range p.Warnings {
 		fmt.Fprintln(stderr, "warning: "+w)
 	}
-	if o.Campaign, err = os.ReadFile(file); err != nil {
-		return err
-	}
 	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
 	defer release()
 	o.Stop = stop
@@ -121,7 +124,8 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	return errors.Join(err, concluded)
 }
 
-// calibrate makes the calibrations that the plan waits for and plans again, now that their masks are known.
+// calibrate makes the calibrations that the plan waits for and plans again, now that their masks are known. The campaign must still
+// be the one that run directory, kernels and deadline were taken from.
 // Ctrl-C gives a calibration up at once: what it has measured is kept, so that there is nothing to be finished first.
 func (f *runFlags) calibrate(c *cobra.Command, file string, p *plan.Plan, dir *results.Dir, o runner.Options, progress runner.ProgressWay) (*plan.Plan, error) {
 	ctx, release := untilInterrupted(c.Context())
@@ -132,20 +136,20 @@ func (f *runFlags) calibrate(c *cobra.Command, file string, p *plan.Plan, dir *r
 	if err != nil {
 		return nil, err
 	}
-	p, err = f.plan(c, file)
-	if err == nil && len(p.Pending()) > 0 {
-		err = fmt.Errorf("%s changed while it was calibrated; run again", file)
+	again, _, err := f.plan(c, file)
+	if err == nil && (again.CampaignSHA256 != p.CampaignSHA256 || len(again.Pending()) > 0) {
+		err = fmt.Errorf("%s, or a file that it names, changed while it was calibrated; run again", file)
 	}
-	return p, err
+	return again, err
 }
 
-// plan loads the campaign, after fetching its models unless nothing is to be written, and plans it.
-func (f *runFlags) plan(c *cobra.Command, file string) (*plan.Plan, error) {
+// plan loads the campaign, after fetching its models unless nothing is to be written, and plans it. text is what was loaded.
+func (f *runFlags) plan(c *cobra.Command, file string) (p *plan.Plan, text []byte, err error) {
 	campaign, err := f.load(c, file)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return campaign.Plan(), campaign.Close()
+	return campaign.Plan(), campaign.Text, campaign.Close()
 }
 
 // load loads the campaign, after fetching its models unless nothing is to be written.
@@ -187,19 +191,17 @@ func conclude(c *cobra.Command, dir *results.Dir, sum runner.Summary) error {
 // errFailedUnits is a run that went to its end although some units failed.
 var errFailedUnits = fmt.Errorf("some units failed: %w", errReported)
 
-func (f *runFlags) options() (runner.Options, error) {
-	o := runner.Options{
+func (f *runFlags) options() runner.Options {
+	return runner.Options{
 		Command: "run-campaign " + strings.Join(os.Args[1:], " "), Only: f.only, RetryFailed: f.retryFailed,
 		AllowEnvironmentChange: f.allowEnvironmentChange, DryRun: f.dryRun, Timeout: f.timeout,
 	}
-	if f.until != "" {
-		t, err := plan.Deadline(f.until, time.Now())
-		if err != nil {
-			return o, &usageError{fmt.Errorf("--until: %w", err)}
-		}
-		o.Until = t
-	}
-	return o, nil
+}
+
+// deadline is when to stop, as the flag says, or else as the campaign does. A time of day is the next one after the start of the
+// command, so that one which passes while models are hashed or calibrated is not taken for that of the next day.
+func deadline(flag, campaign string, start time.Time) (time.Time, error) {
+	return plan.Deadline(cmp.Or(flag, campaign), start)
 }
 
 // openRun opens the run directory, making it unless nothing is to be written.

@@ -80,3 +80,37 @@ func TestResumedUnitsSayNothingOfTheTimeOfWholeOnes(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
+
+// A calibration may take hours. What is run after it must be the campaign that the run directory and the kernels were chosen for.
+func TestACampaignThatIsEditedDuringItsCalibrationIsNotRun(t *testing.T) {
+	work := t.TempDir()
+	file, dir := filepath.Join(work, "campaign.yaml"), filepath.Join(work, "run")
+	const campaign = "name: edited\nmodels: {glossary: builtin:glossary-5m}\nmasks: {none: [], r: {profile: minimal}}\nrun: {threads: 1}\nstages:\n" +
+		"  - calibrate: {context: 16, search_chunks: 8, heldout_chunks: 8, steps: 1}\n  - kv: {contexts: [64]}\n"
+	if err := os.WriteFile(file, []byte(campaign), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := startRun(t, file, dir)
+	s.await(results.EventCalibrationStart)
+	if err := os.WriteFile(file, []byte(strings.Replace(campaign, "name: edited", "name: another", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, said := s.exit(); code != exitFailed || !strings.Contains(said, "changed while it was calibrated; run again") {
+		t.Errorf("exit %d, want %d: %s", code, exitFailed, said)
+	}
+}
+
+// A time of day that passes while the command loads or calibrates has passed; it is not that of the next day.
+func TestATimeOfDayCountsFromTheStartOfTheCommand(t *testing.T) {
+	start := time.Date(2026, 1, 2, 6, 59, 0, 0, time.UTC)
+	for want, until := range map[string][2]string{
+		"2026-01-02T07:00:00Z": {"", "07:00"},
+		"2026-01-03T06:00:00Z": {"06:00", "07:00"},
+		"0001-01-01T00:00:00Z": {"", ""},
+	} {
+		got, err := deadline(until[0], until[1], start)
+		if err != nil || got.Format(time.RFC3339) != want {
+			t.Errorf("flag %q, campaign %q: %v, %v; want %s", until[0], until[1], got, err, want)
+		}
+	}
+}
