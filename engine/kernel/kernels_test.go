@@ -313,6 +313,71 @@ func TestProductsOfTheLargestCodesDoNotOverflow(t *testing.T) {
 	})
 }
 
+// strangeScales replaces the half precision numbers of w by zeros, subnormal numbers, the largest, infinities and NaNs.
+func strangeScales(r *rand.Rand, w *Matrix) {
+	strange := []uint16{0, 0x8000, 1, 0x8001, 0x03ff, 0x0400, 0x7bff, 0xfbff, 0x7c00, 0xfc00, 0x7e00}
+	offsets := scaleOffsets(w.Type)
+	if w.Type == gguf.F16 {
+		offsets = []int{0}
+	}
+	for b := 0; b < len(w.Data); b += w.Type.BlockBytes() {
+		for _, at := range offsets {
+			h := strange[r.IntN(len(strange))]
+			if r.IntN(2) == 0 { // few rows with infinities
+				h &= 0x83ff
+			}
+			w.Data[b+at], w.Data[b+at+1] = byte(h), byte(h>>8)
+		}
+	}
+}
+
+func TestProductsWithStrangeScalesAgree(t *testing.T) {
+	sets := [][]kernels{available(), inOrderOfUpstream()}
+	r := rand.New(rand.NewPCG(95, 96))
+	for _, typ := range weightTypes {
+		for _, shape := range [][3]int{{24, 512, 1}, {24, 512, 3}, {33, 256, 8}, {13, 256, 1}} {
+			rows, cols, n := shape[0], shape[1], shape[2]
+			w, x := extremeMatrix(r, typ, rows, cols), extremes(r, n*cols)
+			strangeScales(r, w)
+			for _, set := range sets {
+				want := multipliedBy(&set[0], w, x, n)
+				for _, k := range set[1:] {
+					for i, v := range multipliedBy(&k, w, x, n) {
+						if math.Float32bits(v) != math.Float32bits(want[i]) && !(v != v && want[i] != want[i]) {
+							t.Fatalf("%s: %v %v: element %d is %g, %s has %g", k.name, typ, shape, i, v, set[0].name, want[i])
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A model that is broken somewhere must not go on as if it were not: what is not finite comes out as something that is not.
+func TestProductsDoNotLoseWhatIsNotFinite(t *testing.T) {
+	r := rand.New(rand.NewPCG(93, 94))
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, k := range append(available(), inOrderOfUpstream()...) {
+		for _, typ := range weightTypes {
+			const rows, cols = 9, 512
+			w := randomMatrix(r, typ, rows, cols)
+			for _, bad := range []float32{nan, -nan, inf, -inf} {
+				for _, at := range []int{0, 9, 18, 31, 255, 256, 300, 511} {
+					for _, n := range []int{1, 5} {
+						x := random(r, n*cols)
+						x[(n-1)*cols+at] = bad
+						for i, y := range multipliedBy(&k, w, x, n) {
+							if last := i >= (n-1)*rows; (y-y == 0) == last {
+								t.Fatalf("%s, %v: %g at %d of row %d: result %d of row %d is %g", k.name, typ, bad, at, n-1, i%rows, i/rows, y)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestAttentionKernelsAgreeAcrossWidths(t *testing.T) {
 	var widths []*kernels
 	vectorKernels(t, func(t *testing.T, k *kernels) {

@@ -43,7 +43,7 @@ func quantiseSupers(codes []int8, side []superSide, x []float32) {
 		xs, cs := x[b*256:][:256], codes[b*256:][:256]
 		var top, magnitude float32
 		for _, v := range xs {
-			if a := abs(v); a > magnitude {
+			if a := abs(v); a > magnitude || a != a { // d of what is not a number must not be one
 				top, magnitude = v, a
 			}
 		}

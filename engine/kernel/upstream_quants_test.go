@@ -28,7 +28,7 @@ func (s productShape) build(t gguf.Type) (*Matrix, []float32) {
 		w.Data[i] = byte(r.Uint64() >> 32)
 	}
 	for b := 0; b < len(w.Data); b += t.BlockBytes() {
-		for _, at := range scalesAt(t) { // half precision numbers from 2^-8 to 2^3
+		for _, at := range scaleOffsets(t) { // half precision numbers from 2^-8 to 2^3
 			w.Data[b+at+1] = w.Data[b+at+1]&0x83 | byte(7+r.Uint64()>>32%11)<<2
 		}
 	}
@@ -39,21 +39,6 @@ func (s productShape) build(t gguf.Type) (*Matrix, []float32) {
 	clear(x[len(x)-t.BlockSize():])
 	x[3], x[9] = 1000, -1000
 	return w, x
-}
-
-// scalesAt returns where in a block half precision numbers are.
-func scalesAt(t gguf.Type) []int {
-	switch t {
-	case gguf.Q4_1, gguf.Q5_1, gguf.Q4_K, gguf.Q5_K:
-		return []int{0, 2}
-	case gguf.Q2_K:
-		return []int{80, 82}
-	case gguf.Q3_K:
-		return []int{108}
-	case gguf.Q6_K:
-		return []int{208}
-	}
-	return []int{0}
 }
 
 // The file has the results of upstream's own MUL_MAT, compiled for AVX2 (libggml-cpu-haswell), for

@@ -61,15 +61,16 @@ func (w width) roundBF16() {
 	end()
 }
 
-// greatest leaves the greatest of the eight lanes of v in all lanes.
+// greatest leaves the greatest of the eight magnitudes in v in all lanes. Magnitudes compare like the integers that have their
+// bits, and so compared a NaN is greater than any number, while VMAXPS may lose it.
 func greatest(v reg.VecVirtual) {
 	t := YMM()
 	VPERM2F128(Imm(1), v, v, t)
-	VMAXPS(t, v, v)
+	VPMAXSD(t, v, v)
 	VPERMILPD(Imm(5), v, t)
-	VMAXPS(t, v, v)
+	VPMAXSD(t, v, v)
 	VPERMILPS(Imm(0xb1), v, t)
-	VMAXPS(t, v, v)
+	VPMAXSD(t, v, v)
 }
 
 // narrowed packs four vectors of eight int32 into 32 signed bytes, in order.
@@ -113,7 +114,7 @@ func (w width) quantiseBlocks() {
 			} else {
 				a := w.vector()
 				VANDPS(v[i], sign, a)
-				VMAXPS(a, top, top)
+				VPMAXSD(a, top, top)
 			}
 		}
 		greatest(top)
@@ -172,12 +173,12 @@ func (w width) quantiseSupers() {
 			}
 			VANDPS(Mem{Base: x, Disp: 32 * i}, sign, a)
 			if i >= 4 {
-				VMAXPS(a, top[i%4], top[i%4])
+				VPMAXSD(a, top[i%4], top[i%4])
 			}
 		}
-		VMAXPS(top[1], top[0], top[0])
-		VMAXPS(top[3], top[2], top[2])
-		VMAXPS(top[2], top[0], top[0])
+		VPMAXSD(top[1], top[0], top[0])
+		VPMAXSD(top[3], top[2], top[2])
+		VPMAXSD(top[2], top[0], top[0])
 		greatest(top[0])
 		scale, inverse, nothing := w.vector(), w.vector(), w.vector()
 		w.firstOfMagnitude(x, top[0], sign, scale)
@@ -249,22 +250,17 @@ func (w width) superSums(side reg.GPVirtual) {
 
 // firstOfMagnitude fills value with the first of the 256 numbers at x whose magnitude is that in top's lanes.
 func (w width) firstOfMagnitude(x reg.GPVirtual, top, sign, value reg.VecVirtual) {
-	at, mask, end := GP64(), GP32(), GP64()
+	at, mask := GP64(), GP32()
 	MOVQ(x, at)
-	LEAQ(Mem{Base: x, Disp: 1024 - 32}, end)
 	Label("search")
 	v := w.vector()
 	VANDPS(Mem{Base: at}, sign, v)
-	VCMPPS(Imm(equalOrder), top, v, v)
+	VPCMPEQD(top, v, v) // as integers: a NaN equals itself
 	VMOVMSKPS(v, mask)
 	TESTL(mask, mask)
 	JNZ(LabelRef("found"))
-	CMPQ(at, end) // a NaN equals nothing: stop at the end of the block
-	JGE(LabelRef("last"))
 	ADDQ(Imm(32), at)
 	JMP(LabelRef("search"))
-	Label("last")
-	MOVL(U32(1), mask)
 	Label("found")
 	BSFL(mask, mask)
 	VBROADCASTSS(Mem{Base: at, Index: mask.As64(), Scale: 4}, value)

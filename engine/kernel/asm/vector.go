@@ -213,12 +213,10 @@ func newLabel(name string) string {
 
 // VCMPPS predicates.
 const (
-	lessThan   = 1
-	unordered  = 3
-	lessEqual  = 2
-	notEqual   = 4
-	notLess    = 5
-	equalOrder = 0
+	lessThan  = 1
+	unordered = 3
+	lessEqual = 2
+	notEqual  = 4
 )
 
 // sums is the number of elements that loops over vectors take at a time, and of partial sums where one is kept.
