@@ -2,10 +2,13 @@ package runner
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"attnbudget/engine/gguf"
 	"attnbudget/results"
@@ -103,5 +106,42 @@ func TestAModelThatIsRemovedOrReplacedMakesItsUnitsUnavailable(t *testing.T) {
 	equal(t, "summary of the retry", Summary{Session: after.Session, Done: 2, Failed: 8, Ran: 9}, after)
 	if r := b.record("throughput/pp8/b/001"); !strings.Contains(r.Failure.Message, "no such file") {
 		t.Errorf("%+v", r.Failure)
+	}
+}
+
+func TestAPartOfASplitModelThatIsReplacedMakesItsUnitsUnavailable(t *testing.T) {
+	b := newBench(t)
+	folder := t.TempDir()
+	part := func(no uint16, weights string) string {
+		path := filepath.Join(folder, fmt.Sprintf("m-%05d-of-00002.gguf", no+1))
+		w, err := gguf.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := fmt.Sprintf("tensor %d", no)
+		if err := errors.Join(w.Set("split.no", gguf.ValueOf(no)), w.Set("split.count", gguf.ValueOf(uint16(2))), w.Set("split.tensors.count", gguf.ValueOf(int32(2))),
+			w.Add(name, gguf.F32, []int{1}), w.Data(name, []byte(weights)), w.Finish()); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	model := part(0, "aaaa")
+	second := part(1, "bbbb")
+	sum, err := gguf.Fingerprint(t.Context(), model)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.plan.Models[0].Path, b.plan.Models[0].Fingerprint = model, sum
+	b.x.script["throughput/pp8/a/000"] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		part(1, "cccc")
+		if err := os.Chtimes(second, time.Time{}, time.Now().Add(time.Hour)); err != nil {
+			t.Error(err)
+		}
+		return b.x.succeed(ctx, job, p)
+	}
+	_, calls := b.mustRun()
+	equal(t, "jobs", wholeRun[:1], calls)
+	if r := b.record("throughput/pp8/b/000"); r.Outcome != results.Failed || r.Failure.Kind != results.Unavailable || !strings.Contains(r.Failure.Message, "has changed since the plan was made") {
+		t.Errorf("%s: %+v", r.Outcome, r.Failure)
 	}
 }
