@@ -14,51 +14,6 @@ func blocks1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int,
 //go:noescape
 func supers32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocks4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocksMin4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supersMin4BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocks5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocksMin5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supersMin5BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supersMin2BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers3BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [1][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers6BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
 // sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
@@ -68,51 +23,6 @@ func blocks2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int,
 //
 //go:noescape
 func supers32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocks4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocksMin4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supersMin4BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocks5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 32; strides in bytes; blocks > 0.
-//
-//go:noescape
-func blocksMin5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supersMin5BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supersMin2BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers3BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-
-// sums [2][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
-//
-//go:noescape
-func supers6BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
 //
@@ -124,50 +34,130 @@ func blocks4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int,
 //go:noescape
 func supers32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocks4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocks4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocksMin4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocksMin4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin4BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supersMin4BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocks5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocks5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 32; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 32; strides in bytes; blocks > 0.
 //
 //go:noescape
-func blocksMin5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func blocksMin5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin5BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supersMin5BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supersMin2BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supersMin2BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supers3BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supers3BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
-// sums [4][8] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+// sums [1][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
 //
 //go:noescape
-func supers6BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+func supers6BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocks4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocksMin4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin4BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocks5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocksMin5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin5BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin2BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers3BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [2][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers6BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocks4Bitsx3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 32; strides in bytes; blocks > 0.
+//
+//go:noescape
+func blocksMin4Bitsx3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin4BitsRun32x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin5BitsRun32x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supersMin2BitsRun16x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers3BitsRun16x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+
+// sums [3][16] += products over blocks of 256 with scales of 16 elements; strides in bytes; blocks > 0.
+//
+//go:noescape
+func supers6BitsRun16x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 
 // sums [1][32] += products over blocks of 32; strides in bytes; blocks > 0.
 //

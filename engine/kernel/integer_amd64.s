@@ -191,807 +191,6 @@ step:
 	VZEROUPPER
 	RET
 
-// func blocks4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocks4Bitsx1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y1
-	VMOVUPS      (AX), Y2
-
-block:
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      128(CX), Y3
-	VPBROADCASTD 16(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      160(CX), Y3
-	VPBROADCASTD 20(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      192(CX), Y3
-	VPBROADCASTD 24(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      224(CX), Y3
-	VPBROADCASTD 28(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VPMADDWD     Y1, Y0, Y0
-	VPBROADCASTD 8(SI), Y3
-	VPSLLD       $0x03, Y3, Y3
-	VPSUBD       Y3, Y0, Y0
-	VBROADCASTSS (SI), Y3
-	VMULPS       (DX), Y3, Y3
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y3, Y0, Y0
-	VADDPS       Y0, Y2, Y2
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VMOVUPS      Y2, (AX)
-	VZEROUPPER
-	RET
-
-// func blocksMin4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocksMin4Bitsx1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y1
-	VMOVUPS      (AX), Y2
-
-block:
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      128(CX), Y3
-	VPBROADCASTD 16(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      160(CX), Y3
-	VPBROADCASTD 20(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      192(CX), Y3
-	VPBROADCASTD 24(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      224(CX), Y3
-	VPBROADCASTD 28(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VPMADDWD     Y1, Y0, Y0
-	VBROADCASTSS (SI), Y3
-	VMULPS       (DX), Y3, Y3
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y3, Y0, Y0
-	VADDPS       Y0, Y2, Y2
-	VBROADCASTSS 4(SI), Y3
-	VMULPS       32(DX), Y3, Y0
-	VADDPS       Y0, Y2, Y2
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VMOVUPS      Y2, (AX)
-	VZEROUPPER
-	RET
-
-// func supersMin4BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin4BitsRun32x1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y1, Y1, Y1
-	MOVQ   $0x00000008, R8
-
-step:
-	VMOVDQU      (DX), Y2
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      128(CX), Y3
-	VPBROADCASTD 16(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      160(CX), Y3
-	VPBROADCASTD 20(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      192(CX), Y3
-	VPBROADCASTD 24(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      224(CX), Y3
-	VPBROADCASTD 28(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R8
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (DX), Y2
-	VPBROADCASTD 32(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      32(DX), Y2
-	VPBROADCASTD 36(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      64(DX), Y2
-	VPBROADCASTD 40(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      96(DX), Y2
-	VPBROADCASTD 44(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VBROADCASTSS 48(SI), Y2
-	VMULPS       256(DX), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VADDPS       (AX), Y1, Y1
-	VMULPS       288(DX), Y2, Y3
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y3, Y0, Y0
-	VSUBPS       Y0, Y1, Y1
-	VMOVUPS      Y1, (AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func blocks5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocks5Bitsx1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y1
-	VMOVUPS      (AX), Y2
-
-block:
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y1, Y0, Y3
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y4
-	VPMADDUBSW   Y4, Y0, Y0
-	VMOVDQU      32(CX), Y4
-	VPBROADCASTD 4(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      64(CX), Y4
-	VPBROADCASTD 8(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      96(CX), Y4
-	VPBROADCASTD 12(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y1, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VPBROADCASTD 8(SI), Y0
-	VPSLLD       $0x04, Y0, Y0
-	VPSUBD       Y0, Y3, Y3
-	VBROADCASTSS (SI), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       Y3, Y2, Y2
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VMOVUPS      Y2, (AX)
-	VZEROUPPER
-	RET
-
-// func blocksMin5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocksMin5Bitsx1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y1
-	VMOVUPS      (AX), Y2
-
-block:
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y1, Y0, Y3
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y4
-	VPMADDUBSW   Y4, Y0, Y0
-	VMOVDQU      32(CX), Y4
-	VPBROADCASTD 4(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      64(CX), Y4
-	VPBROADCASTD 8(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      96(CX), Y4
-	VPBROADCASTD 12(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y1, Y0, Y0
-	VPADDD       Y0, Y3, Y3
-	VBROADCASTSS (SI), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       Y3, Y2, Y2
-	VBROADCASTSS 4(SI), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y2, Y2
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VMOVUPS      Y2, (AX)
-	VZEROUPPER
-	RET
-
-// func supersMin5BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin5BitsRun32x1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y1, Y1, Y1
-	MOVQ   $0x00000008, R8
-
-step:
-	VMOVDQU      (DX), Y2
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R8
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (DX), Y2
-	VPBROADCASTD 32(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      32(DX), Y2
-	VPBROADCASTD 36(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      64(DX), Y2
-	VPBROADCASTD 40(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      96(DX), Y2
-	VPBROADCASTD 44(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VBROADCASTSS 48(SI), Y2
-	VMULPS       256(DX), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VADDPS       (AX), Y1, Y1
-	VMULPS       288(DX), Y2, Y3
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y3, Y0, Y0
-	VSUBPS       Y0, Y1, Y1
-	VMOVUPS      Y1, (AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func supersMin2BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin2BitsRun16x1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y1, Y1, Y1
-	MOVQ   $0x00000008, R8
-
-step:
-	VMOVDQU      (DX), Y2
-	VPSHUFB      integer_bothWords0<>+0(SB), Y2, Y3
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y4
-	VPMADDUBSW   Y4, Y0, Y0
-	VMOVDQU      32(CX), Y4
-	VPBROADCASTD 4(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      64(CX), Y4
-	VPBROADCASTD 8(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      96(CX), Y4
-	VPBROADCASTD 12(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y3, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	VPSHUFB      integer_bothWords1<>+0(SB), Y2, Y2
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R8
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      (DX), Y2
-	VPBROADCASTD (SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      32(DX), Y2
-	VPBROADCASTD 4(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      64(DX), Y2
-	VPBROADCASTD 8(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      96(DX), Y2
-	VPBROADCASTD 12(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      128(DX), Y2
-	VPBROADCASTD 16(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      160(DX), Y2
-	VPBROADCASTD 20(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      192(DX), Y2
-	VPBROADCASTD 24(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      224(DX), Y2
-	VPBROADCASTD 28(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VBROADCASTSS 48(SI), Y2
-	VMULPS       256(DX), Y2, Y3
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y3, Y1, Y1
-	VADDPS       (AX), Y1, Y1
-	VMULPS       288(DX), Y2, Y3
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y3, Y0, Y0
-	VSUBPS       Y0, Y1, Y1
-	VMOVUPS      Y1, (AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VZEROUPPER
-	RET
-
-DATA integer_bothWords0<>+0(SB)/8, $0x0504050401000100
-DATA integer_bothWords0<>+8(SB)/8, $0x0d0c0d0c09080908
-DATA integer_bothWords0<>+16(SB)/8, $0x0504050401000100
-DATA integer_bothWords0<>+24(SB)/8, $0x0d0c0d0c09080908
-GLOBL integer_bothWords0<>(SB), RODATA|NOPTR, $32
-
-DATA integer_bothWords1<>+0(SB)/8, $0x0706070603020302
-DATA integer_bothWords1<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
-DATA integer_bothWords1<>+16(SB)/8, $0x0706070603020302
-DATA integer_bothWords1<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
-GLOBL integer_bothWords1<>(SB), RODATA|NOPTR, $32
-
-// func supers3BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers3BitsRun16x1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y1, Y1, Y1
-	MOVQ   $0x00000008, R8
-
-step:
-	VMOVDQU      (DX), Y2
-	VPSHUFB      integer_bothWords0<>+0(SB), Y2, Y3
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y4
-	VPMADDUBSW   Y4, Y0, Y0
-	VMOVDQU      32(CX), Y4
-	VPBROADCASTD 4(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      64(CX), Y4
-	VPBROADCASTD 8(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	VMOVDQU      96(CX), Y4
-	VPBROADCASTD 12(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y3, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	VPSHUFB      integer_bothWords1<>+0(SB), Y2, Y2
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      64(CX), Y3
-	VPBROADCASTD 8(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	VMOVDQU      96(CX), Y3
-	VPBROADCASTD 12(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R8
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      -256(DX), Y2
-	VPBROADCASTD (SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -224(DX), Y2
-	VPBROADCASTD 4(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -192(DX), Y2
-	VPBROADCASTD 8(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -160(DX), Y2
-	VPBROADCASTD 12(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -128(DX), Y2
-	VPBROADCASTD 16(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -96(DX), Y2
-	VPBROADCASTD 20(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -64(DX), Y2
-	VPBROADCASTD 24(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -32(DX), Y2
-	VPBROADCASTD 28(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VPSLLD       $0x02, Y0, Y0
-	VPSUBD       Y0, Y1, Y1
-	VBROADCASTSS 48(SI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VADDPS       (AX), Y1, Y0
-	VMOVUPS      Y0, (AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func supers6BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers6BitsRun16x1AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), SI
-	MOVQ         strideSide+48(FP), DI
-	MOVQ         blocks+56(FP), DI
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y1, Y1, Y1
-	MOVQ   $0x00000008, R8
-
-step:
-	VMOVDQU      (DX), Y2
-	VPSHUFB      integer_bothWords0<>+0(SB), Y2, Y3
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y4
-	VPMADDUBSW   Y4, Y0, Y0
-	VMOVDQU      32(CX), Y4
-	VPBROADCASTD 4(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y3, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y4
-	VPMADDUBSW   Y4, Y0, Y0
-	VMOVDQU      32(CX), Y4
-	VPBROADCASTD 4(BX), Y5
-	VPMADDUBSW   Y5, Y4, Y5
-	VPADDW       Y5, Y0, Y0
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y3, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	VPSHUFB      integer_bothWords1<>+0(SB), Y2, Y2
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	VMOVDQU      (CX), Y0
-	VPBROADCASTD (BX), Y3
-	VPMADDUBSW   Y3, Y0, Y0
-	VMOVDQU      32(CX), Y3
-	VPBROADCASTD 4(BX), Y4
-	VPMADDUBSW   Y4, Y3, Y4
-	VPADDW       Y4, Y0, Y0
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y1, Y1
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R8
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VMOVDQU      -256(DX), Y2
-	VPBROADCASTD (SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -224(DX), Y2
-	VPBROADCASTD 4(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -192(DX), Y2
-	VPBROADCASTD 8(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -160(DX), Y2
-	VPBROADCASTD 12(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -128(DX), Y2
-	VPBROADCASTD 16(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -96(DX), Y2
-	VPBROADCASTD 20(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -64(DX), Y2
-	VPBROADCASTD 24(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VMOVDQU      -32(DX), Y2
-	VPBROADCASTD 28(SI), Y3
-	VPMADDWD     Y3, Y2, Y2
-	VPADDD       Y2, Y0, Y0
-	VPSLLD       $0x05, Y0, Y0
-	VPSUBD       Y0, Y1, Y1
-	VBROADCASTSS 48(SI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VADDPS       (AX), Y1, Y0
-	VMOVUPS      Y0, (AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, SI
-	SUBQ         $0x01, DI
-	JNZ          block
-	VZEROUPPER
-	RET
-
 // func blocks2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
 TEXT ·blocks2AVX2(SB), NOSPLIT, $0-64
@@ -1266,1216 +465,6 @@ step:
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y0, Y4, Y4
 	VADDPS       32(AX), Y4, Y0
-	VMOVUPS      Y0, 32(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func blocks4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocks4Bitsx2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y2
-	VMOVUPS      (AX), Y3
-	VMOVUPS      32(AX), Y4
-
-block:
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      128(CX), Y5
-	VPBROADCASTD 16(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      160(CX), Y5
-	VPBROADCASTD 20(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      192(CX), Y5
-	VPBROADCASTD 24(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      224(CX), Y5
-	VPBROADCASTD 28(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPMADDWD     Y2, Y1, Y1
-	VPBROADCASTD 8(DI), Y5
-	VPSLLD       $0x03, Y5, Y5
-	VPSUBD       Y5, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y5
-	VPSLLD       $0x03, Y5, Y5
-	VPSUBD       Y5, Y1, Y1
-	VBROADCASTSS (DI), Y5
-	VMULPS       (DX), Y5, Y5
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VADDPS       Y0, Y3, Y3
-	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VADDPS       Y1, Y4, Y4
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VMOVUPS      Y3, (AX)
-	VMOVUPS      Y4, 32(AX)
-	VZEROUPPER
-	RET
-
-// func blocksMin4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocksMin4Bitsx2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y2
-	VMOVUPS      (AX), Y3
-	VMOVUPS      32(AX), Y4
-
-block:
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      128(CX), Y5
-	VPBROADCASTD 16(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      160(CX), Y5
-	VPBROADCASTD 20(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      192(CX), Y5
-	VPBROADCASTD 24(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      224(CX), Y5
-	VPBROADCASTD 28(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPMADDWD     Y2, Y1, Y1
-	VBROADCASTSS (DI), Y5
-	VMULPS       (DX), Y5, Y5
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VADDPS       Y0, Y3, Y3
-	VBROADCASTSS 4(DI), Y5
-	VMULPS       32(DX), Y5, Y0
-	VADDPS       Y0, Y3, Y3
-	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y0, Y1, Y1
-	VADDPS       Y1, Y4, Y4
-	VBROADCASTSS 4(DI)(R8*1), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y4, Y4
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VMOVUPS      Y3, (AX)
-	VMOVUPS      Y4, 32(AX)
-	VZEROUPPER
-	RET
-
-// func supersMin4BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin4BitsRun32x2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   $0x00000008, R10
-
-step:
-	VMOVDQU      (DX), Y4
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      128(CX), Y5
-	VPBROADCASTD 16(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      160(CX), Y5
-	VPBROADCASTD 20(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      192(CX), Y5
-	VPBROADCASTD 24(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      224(CX), Y5
-	VPBROADCASTD 28(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000100, CX
-	ADDQ         $+32, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R10
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (DX), Y4
-	VPBROADCASTD 32(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 32(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      32(DX), Y4
-	VPBROADCASTD 36(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 36(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      64(DX), Y4
-	VPBROADCASTD 40(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 40(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      96(DX), Y4
-	VPBROADCASTD 44(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 44(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VBROADCASTSS 48(DI), Y4
-	VMULPS       256(DX), Y4, Y5
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y5, Y2, Y2
-	VADDPS       (AX), Y2, Y2
-	VMULPS       288(DX), Y4, Y5
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y2
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VADDPS       32(AX), Y3, Y3
-	VMULPS       288(DX), Y0, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	VSUBPS       Y1, Y3, Y3
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func blocks5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocks5Bitsx2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y2
-	VMOVUPS      (AX), Y3
-	VMOVUPS      32(AX), Y4
-
-block:
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y5
-	VPMADDWD     Y2, Y1, Y6
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y1, Y1
-	VMOVDQU      32(CX), Y7
-	VPBROADCASTD 4(BX), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VMOVDQU      64(CX), Y7
-	VPBROADCASTD 8(BX), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VMOVDQU      96(CX), Y7
-	VPBROADCASTD 12(BX), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMADDWD     Y2, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VPBROADCASTD 8(DI), Y0
-	VPSLLD       $0x04, Y0, Y0
-	VPSUBD       Y0, Y5, Y5
-	VPBROADCASTD 8(DI)(R8*1), Y0
-	VPSLLD       $0x04, Y0, Y0
-	VPSUBD       Y0, Y6, Y6
-	VBROADCASTSS (DI), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y0, Y5, Y5
-	VADDPS       Y5, Y3, Y3
-	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y0, Y6, Y6
-	VADDPS       Y6, Y4, Y4
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VMOVUPS      Y3, (AX)
-	VMOVUPS      Y4, 32(AX)
-	VZEROUPPER
-	RET
-
-// func blocksMin5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·blocksMin5Bitsx2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y2
-	VMOVUPS      (AX), Y3
-	VMOVUPS      32(AX), Y4
-
-block:
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y5
-	VPMADDWD     Y2, Y1, Y6
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y1, Y1
-	VMOVDQU      32(CX), Y7
-	VPBROADCASTD 4(BX), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VMOVDQU      64(CX), Y7
-	VPBROADCASTD 8(BX), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	VMOVDQU      96(CX), Y7
-	VPBROADCASTD 12(BX), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y8
-	VPMADDUBSW   Y8, Y7, Y8
-	VPADDW       Y8, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y2, Y0, Y0
-	VPADDD       Y0, Y5, Y5
-	VPMADDWD     Y2, Y1, Y1
-	VPADDD       Y1, Y6, Y6
-	VBROADCASTSS (DI), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y0, Y5, Y5
-	VADDPS       Y5, Y3, Y3
-	VBROADCASTSS 4(DI), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y3, Y3
-	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y0, Y6, Y6
-	VADDPS       Y6, Y4, Y4
-	VBROADCASTSS 4(DI)(R8*1), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y4, Y4
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VMOVUPS      Y3, (AX)
-	VMOVUPS      Y4, 32(AX)
-	VZEROUPPER
-	RET
-
-// func supersMin5BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin5BitsRun32x2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   $0x00000008, R10
-
-step:
-	VMOVDQU      (DX), Y4
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R10
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (DX), Y4
-	VPBROADCASTD 32(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 32(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      32(DX), Y4
-	VPBROADCASTD 36(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 36(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      64(DX), Y4
-	VPBROADCASTD 40(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 40(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      96(DX), Y4
-	VPBROADCASTD 44(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 44(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VBROADCASTSS 48(DI), Y4
-	VMULPS       256(DX), Y4, Y5
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y5, Y2, Y2
-	VADDPS       (AX), Y2, Y2
-	VMULPS       288(DX), Y4, Y5
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y2
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VADDPS       32(AX), Y3, Y3
-	VMULPS       288(DX), Y0, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	VSUBPS       Y1, Y3, Y3
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func supersMin2BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin2BitsRun16x2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   $0x00000008, R10
-
-step:
-	VMOVDQU      (DX), Y4
-	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y5
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      32(CX), Y6
-	VPBROADCASTD 4(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      64(CX), Y6
-	VPBROADCASTD 8(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      96(CX), Y6
-	VPBROADCASTD 12(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y5, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R10
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      (DX), Y4
-	VPBROADCASTD (DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      32(DX), Y4
-	VPBROADCASTD 4(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      64(DX), Y4
-	VPBROADCASTD 8(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      96(DX), Y4
-	VPBROADCASTD 12(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      128(DX), Y4
-	VPBROADCASTD 16(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      160(DX), Y4
-	VPBROADCASTD 20(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      192(DX), Y4
-	VPBROADCASTD 24(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      224(DX), Y4
-	VPBROADCASTD 28(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VBROADCASTSS 48(DI), Y4
-	VMULPS       256(DX), Y4, Y5
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y5, Y2, Y2
-	VADDPS       (AX), Y2, Y2
-	VMULPS       288(DX), Y4, Y5
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y5, Y0, Y0
-	VSUBPS       Y0, Y2, Y2
-	VMOVUPS      Y2, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y2
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y2, Y3, Y3
-	VADDPS       32(AX), Y3, Y3
-	VMULPS       288(DX), Y0, Y2
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y2, Y1, Y1
-	VSUBPS       Y1, Y3, Y3
-	VMOVUPS      Y3, 32(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func supers3BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers3BitsRun16x2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   $0x00000008, R10
-
-step:
-	VMOVDQU      (DX), Y4
-	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y5
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      32(CX), Y6
-	VPBROADCASTD 4(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      64(CX), Y6
-	VPBROADCASTD 8(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	VMOVDQU      96(CX), Y6
-	VPBROADCASTD 12(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y5, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      64(CX), Y5
-	VPBROADCASTD 8(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	VMOVDQU      96(CX), Y5
-	VPBROADCASTD 12(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R10
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      -256(DX), Y4
-	VPBROADCASTD (DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -224(DX), Y4
-	VPBROADCASTD 4(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -192(DX), Y4
-	VPBROADCASTD 8(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -160(DX), Y4
-	VPBROADCASTD 12(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -128(DX), Y4
-	VPBROADCASTD 16(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -96(DX), Y4
-	VPBROADCASTD 20(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -64(DX), Y4
-	VPBROADCASTD 24(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -32(DX), Y4
-	VPBROADCASTD 28(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VPSLLD       $0x02, Y0, Y0
-	VPSUBD       Y0, Y2, Y2
-	VPSLLD       $0x02, Y1, Y1
-	VPSUBD       Y1, Y3, Y3
-	VBROADCASTSS 48(DI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       (AX), Y2, Y0
-	VMOVUPS      Y0, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       32(AX), Y3, Y0
-	VMOVUPS      Y0, 32(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	SUBQ         $0x01, R9
-	JNZ          block
-	VZEROUPPER
-	RET
-
-// func supers6BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supers6BitsRun16x2AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	MOVQ   $0x00000008, R10
-
-step:
-	VMOVDQU      (DX), Y4
-	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y5
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      32(CX), Y6
-	VPBROADCASTD 4(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y5, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y1, Y1
-	VMOVDQU      32(CX), Y6
-	VPBROADCASTD 4(BX), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y7
-	VPMADDUBSW   Y7, Y6, Y7
-	VPADDW       Y7, Y1, Y1
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y5, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y5, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	VMOVDQU      (CX), Y1
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y1, Y0
-	VPBROADCASTD (BX)(SI*1), Y5
-	VPMADDUBSW   Y5, Y1, Y1
-	VMOVDQU      32(CX), Y5
-	VPBROADCASTD 4(BX), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y6
-	VPMADDUBSW   Y6, Y5, Y6
-	VPADDW       Y6, Y1, Y1
-	ADDQ         $0x00000040, CX
-	ADDQ         $+8, BX
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y2, Y2
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y3, Y3
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R10
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VMOVDQU      -256(DX), Y4
-	VPBROADCASTD (DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -224(DX), Y4
-	VPBROADCASTD 4(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -192(DX), Y4
-	VPBROADCASTD 8(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -160(DX), Y4
-	VPBROADCASTD 12(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -128(DX), Y4
-	VPBROADCASTD 16(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -96(DX), Y4
-	VPBROADCASTD 20(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -64(DX), Y4
-	VPBROADCASTD 24(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VMOVDQU      -32(DX), Y4
-	VPBROADCASTD 28(DI), Y5
-	VPMADDWD     Y5, Y4, Y5
-	VPADDD       Y5, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y5
-	VPMADDWD     Y5, Y4, Y4
-	VPADDD       Y4, Y1, Y1
-	VPSLLD       $0x05, Y0, Y0
-	VPSUBD       Y0, Y2, Y2
-	VPSLLD       $0x05, Y1, Y1
-	VPSUBD       Y1, Y3, Y3
-	VBROADCASTSS 48(DI), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       (AX), Y2, Y0
-	VMOVUPS      Y0, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       32(AX), Y3, Y0
 	VMOVUPS      Y0, 32(AX)
 	ADDQ         $0x00000140, DX
 	ADDQ         $+160, DI
@@ -2974,182 +963,1239 @@ step:
 	VZEROUPPER
 	RET
 
-// func blocks4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocks4Bitsx4AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks4Bitsx1AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
 	MOVQ         x+24(FP), BX
 	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y4
-	VMOVUPS      (AX), Y5
-	VMOVUPS      32(AX), Y6
-	VMOVUPS      64(AX), Y7
-	VMOVUPS      96(AX), Y8
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
 
 block:
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
-	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      128(CX), Y9
-	VPBROADCASTD 16(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 16(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 16(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      160(CX), Y9
-	VPBROADCASTD 20(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 20(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 20(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      192(CX), Y9
-	VPBROADCASTD 24(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 24(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 24(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      224(CX), Y9
-	VPBROADCASTD 28(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 28(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 28(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000100, CX
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      256(CX), Y4
+	VMOVDQU      288(CX), Y5
+	VPBROADCASTD 16(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      320(CX), Y4
+	VMOVDQU      352(CX), Y5
+	VPBROADCASTD 20(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      384(CX), Y4
+	VMOVDQU      416(CX), Y5
+	VPBROADCASTD 24(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      448(CX), Y4
+	VMOVDQU      480(CX), Y5
+	VPBROADCASTD 28(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000200, CX
 	ADDQ         $+32, BX
-	ADDQ         $+32, R10
-	VPMADDWD     Y4, Y0, Y0
-	VPMADDWD     Y4, Y1, Y1
-	VPMADDWD     Y4, Y2, Y2
-	VPMADDWD     Y4, Y3, Y3
-	VPBROADCASTD 8(DI), Y9
-	VPSLLD       $0x03, Y9, Y9
-	VPSUBD       Y9, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y9
-	VPSLLD       $0x03, Y9, Y9
-	VPSUBD       Y9, Y1, Y1
-	VPBROADCASTD 8(DI)(R8*2), Y9
-	VPSLLD       $0x03, Y9, Y9
-	VPSUBD       Y9, Y2, Y2
-	VPBROADCASTD 8(R11), Y9
-	VPSLLD       $0x03, Y9, Y9
-	VPSUBD       Y9, Y3, Y3
-	VBROADCASTSS (DI), Y9
-	VMULPS       (DX), Y9, Y9
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPBROADCASTD 8(SI), Y4
+	VPSLLD       $0x03, Y4, Y4
+	VPSUBD       Y4, Y0, Y0
+	VPSUBD       Y4, Y1, Y1
+	VBROADCASTSS (SI), Y4
+	VMULPS       (DX), Y4, Y5
 	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y9, Y0, Y0
-	VADDPS       Y0, Y5, Y5
-	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VMULPS       32(DX), Y4, Y0
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y0, Y1, Y1
-	VADDPS       Y1, Y6, Y6
-	VBROADCASTSS (DI)(R8*2), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y2, Y7, Y7
-	VBROADCASTSS (R11), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       Y3, Y8, Y8
-	ADDQ         $0x00000040, DX
-	ADDQ         $+16, DI
-	ADDQ         $+16, R11
-	SUBQ         $0x01, R9
+	VADDPS       Y1, Y3, Y3
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
 	JNZ          block
-	VMOVUPS      Y5, (AX)
-	VMOVUPS      Y6, 32(AX)
-	VMOVUPS      Y7, 64(AX)
-	VMOVUPS      Y8, 96(AX)
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      Y3, 32(AX)
 	VZEROUPPER
 	RET
 
-// func blocksMin4Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+DATA integer_eachWord1<>+0(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+8(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+16(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+24(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+32(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+40(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+48(SB)/8, $0x0001000100010001
+DATA integer_eachWord1<>+56(SB)/8, $0x0001000100010001
+GLOBL integer_eachWord1<>(SB), RODATA|NOPTR, $64
+
+// func blocksMin4Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocksMin4Bitsx4AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocksMin4Bitsx1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+
+block:
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      256(CX), Y4
+	VMOVDQU      288(CX), Y5
+	VPBROADCASTD 16(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      320(CX), Y4
+	VMOVDQU      352(CX), Y5
+	VPBROADCASTD 20(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      384(CX), Y4
+	VMOVDQU      416(CX), Y5
+	VPBROADCASTD 24(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      448(CX), Y4
+	VMOVDQU      480(CX), Y5
+	VPBROADCASTD 28(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000200, CX
+	ADDQ         $+32, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VBROADCASTSS (SI), Y4
+	VMULPS       (DX), Y4, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VADDPS       Y0, Y2, Y2
+	VMULPS       32(DX), Y4, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y1, Y3, Y3
+	VBROADCASTSS 4(SI), Y4
+	VMULPS       64(DX), Y4, Y0
+	VADDPS       Y0, Y2, Y2
+	VMULPS       96(DX), Y4, Y0
+	VADDPS       Y0, Y3, Y3
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      Y3, 32(AX)
+	VZEROUPPER
+	RET
+
+// func supersMin4BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin4BitsRun32x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      256(CX), Y4
+	VMOVDQU      288(CX), Y5
+	VPBROADCASTD 16(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      320(CX), Y4
+	VMOVDQU      352(CX), Y5
+	VPBROADCASTD 20(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      384(CX), Y4
+	VMOVDQU      416(CX), Y5
+	VPBROADCASTD 24(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      448(CX), Y4
+	VMOVDQU      480(CX), Y5
+	VPBROADCASTD 28(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000200, CX
+	ADDQ         $+32, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      (DX), Y4
+	VMOVDQU      32(DX), Y5
+	VPBROADCASTD 32(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(DX), Y4
+	VMOVDQU      96(DX), Y5
+	VPBROADCASTD 36(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      128(DX), Y4
+	VMOVDQU      160(DX), Y5
+	VPBROADCASTD 40(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      192(DX), Y4
+	VMOVDQU      224(DX), Y5
+	VPBROADCASTD 44(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS 48(SI), Y4
+	VMULPS       512(DX), Y4, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMULPS       576(DX), Y4, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMULPS       544(DX), Y4, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y2
+	VMULPS       608(DX), Y4, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func blocks5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocks5Bitsx1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+
+block:
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y4
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      128(CX), Y6
+	VMOVDQU      160(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      192(CX), Y6
+	VMOVDQU      224(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPBROADCASTD 8(SI), Y0
+	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y4, Y4
+	VPSUBD       Y0, Y5, Y5
+	VBROADCASTSS (SI), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      Y3, 32(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin5Bitsx1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin5Bitsx1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y2
+	VMOVUPS      32(AX), Y3
+
+block:
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y4
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      128(CX), Y6
+	VMOVDQU      160(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      192(CX), Y6
+	VMOVDQU      224(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VBROADCASTSS (SI), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y4, Y2, Y2
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       Y5, Y3, Y3
+	VBROADCASTSS 4(SI), Y0
+	VMULPS       64(DX), Y0, Y1
+	VADDPS       Y1, Y2, Y2
+	VMULPS       96(DX), Y0, Y0
+	VADDPS       Y0, Y3, Y3
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VMOVUPS      Y2, (AX)
+	VMOVUPS      Y3, 32(AX)
+	VZEROUPPER
+	RET
+
+// func supersMin5BitsRun32x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin5BitsRun32x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y4
+	VPMADDUBSW   Y4, Y0, Y0
+	VPMADDUBSW   Y4, Y1, Y1
+	VMOVDQU      64(CX), Y4
+	VMOVDQU      96(CX), Y5
+	VPBROADCASTD 4(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      128(CX), Y4
+	VMOVDQU      160(CX), Y5
+	VPBROADCASTD 8(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	VMOVDQU      192(CX), Y4
+	VMOVDQU      224(CX), Y5
+	VPBROADCASTD 12(BX), Y6
+	VPMADDUBSW   Y6, Y4, Y4
+	VPADDW       Y4, Y0, Y0
+	VPMADDUBSW   Y6, Y5, Y6
+	VPADDW       Y6, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      (DX), Y4
+	VMOVDQU      32(DX), Y5
+	VPBROADCASTD 32(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(DX), Y4
+	VMOVDQU      96(DX), Y5
+	VPBROADCASTD 36(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      128(DX), Y4
+	VMOVDQU      160(DX), Y5
+	VPBROADCASTD 40(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      192(DX), Y4
+	VMOVDQU      224(DX), Y5
+	VPBROADCASTD 44(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS 48(SI), Y4
+	VMULPS       512(DX), Y4, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMULPS       576(DX), Y4, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMULPS       544(DX), Y4, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y2
+	VMULPS       608(DX), Y4, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supersMin2BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin2BitsRun16x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y4
+	VMOVDQU      32(DX), Y5
+	VPSHUFB      integer_bothWords0<>+0(SB), Y5, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      128(CX), Y6
+	VMOVDQU      160(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      192(CX), Y6
+	VMOVDQU      224(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
+	VMOVDQU      32(DX), Y5
+	VPSHUFB      integer_bothWords1<>+0(SB), Y5, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      128(CX), Y6
+	VMOVDQU      160(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      192(CX), Y6
+	VMOVDQU      224(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      (DX), Y4
+	VMOVDQU      32(DX), Y5
+	VPBROADCASTD (SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      64(DX), Y4
+	VMOVDQU      96(DX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      128(DX), Y4
+	VMOVDQU      160(DX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      192(DX), Y4
+	VMOVDQU      224(DX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      256(DX), Y4
+	VMOVDQU      288(DX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      320(DX), Y4
+	VMOVDQU      352(DX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      384(DX), Y4
+	VMOVDQU      416(DX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      448(DX), Y4
+	VMOVDQU      480(DX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VBROADCASTSS 48(SI), Y4
+	VMULPS       512(DX), Y4, Y5
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y5, Y2, Y2
+	VADDPS       (AX), Y2, Y2
+	VMULPS       576(DX), Y4, Y5
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y5, Y0, Y0
+	VSUBPS       Y0, Y2, Y2
+	VMOVUPS      Y2, (AX)
+	VMULPS       544(DX), Y4, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y2
+	VMULPS       608(DX), Y4, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y2, Y2
+	VMOVUPS      Y2, 32(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+DATA integer_bothWords0<>+0(SB)/8, $0x0504050401000100
+DATA integer_bothWords0<>+8(SB)/8, $0x0d0c0d0c09080908
+DATA integer_bothWords0<>+16(SB)/8, $0x0504050401000100
+DATA integer_bothWords0<>+24(SB)/8, $0x0d0c0d0c09080908
+GLOBL integer_bothWords0<>(SB), RODATA|NOPTR, $32
+
+DATA integer_bothWords1<>+0(SB)/8, $0x0706070603020302
+DATA integer_bothWords1<>+8(SB)/8, $0x0f0e0f0e0b0a0b0a
+DATA integer_bothWords1<>+16(SB)/8, $0x0706070603020302
+DATA integer_bothWords1<>+24(SB)/8, $0x0f0e0f0e0b0a0b0a
+GLOBL integer_bothWords1<>(SB), RODATA|NOPTR, $32
+
+// func supers3BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers3BitsRun16x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y4
+	VMOVDQU      32(DX), Y5
+	VPSHUFB      integer_bothWords0<>+0(SB), Y5, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      128(CX), Y6
+	VMOVDQU      160(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      192(CX), Y6
+	VMOVDQU      224(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
+	VMOVDQU      32(DX), Y5
+	VPSHUFB      integer_bothWords1<>+0(SB), Y5, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      128(CX), Y6
+	VMOVDQU      160(CX), Y7
+	VPBROADCASTD 8(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	VMOVDQU      192(CX), Y6
+	VMOVDQU      224(CX), Y7
+	VPBROADCASTD 12(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      -512(DX), Y4
+	VMOVDQU      -480(DX), Y5
+	VPBROADCASTD (SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -448(DX), Y4
+	VMOVDQU      -416(DX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -384(DX), Y4
+	VMOVDQU      -352(DX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -320(DX), Y4
+	VMOVDQU      -288(DX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -256(DX), Y4
+	VMOVDQU      -224(DX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -192(DX), Y4
+	VMOVDQU      -160(DX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -128(DX), Y4
+	VMOVDQU      -96(DX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -64(DX), Y4
+	VMOVDQU      -32(DX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y2, Y2
+	VPSLLD       $0x02, Y1, Y1
+	VPSUBD       Y1, Y3, Y3
+	VBROADCASTSS 48(SI), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       (AX), Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y0
+	VMOVUPS      Y0, 32(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers6BitsRun16x1AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers6BitsRun16x1AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), SI
+	MOVQ         strideSide+48(FP), DI
+	MOVQ         blocks+56(FP), DI
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   $0x00000008, R8
+
+step:
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords0<>+0(SB), Y4, Y4
+	VMOVDQU      32(DX), Y5
+	VPSHUFB      integer_bothWords0<>+0(SB), Y5, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (DX), Y4
+	VPSHUFB      integer_bothWords1<>+0(SB), Y4, Y4
+	VMOVDQU      32(DX), Y5
+	VPSHUFB      integer_bothWords1<>+0(SB), Y5, Y5
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	VMOVDQU      (CX), Y0
+	VMOVDQU      32(CX), Y1
+	VPBROADCASTD (BX), Y6
+	VPMADDUBSW   Y6, Y0, Y0
+	VPMADDUBSW   Y6, Y1, Y1
+	VMOVDQU      64(CX), Y6
+	VMOVDQU      96(CX), Y7
+	VPBROADCASTD 4(BX), Y8
+	VPMADDUBSW   Y8, Y6, Y6
+	VPADDW       Y6, Y0, Y0
+	VPMADDUBSW   Y8, Y7, Y8
+	VPADDW       Y8, Y1, Y1
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y4, Y0, Y0
+	VPADDD       Y0, Y2, Y2
+	VPMADDWD     Y5, Y1, Y1
+	VPADDD       Y1, Y3, Y3
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R8
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VMOVDQU      -512(DX), Y4
+	VMOVDQU      -480(DX), Y5
+	VPBROADCASTD (SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -448(DX), Y4
+	VMOVDQU      -416(DX), Y5
+	VPBROADCASTD 4(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -384(DX), Y4
+	VMOVDQU      -352(DX), Y5
+	VPBROADCASTD 8(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -320(DX), Y4
+	VMOVDQU      -288(DX), Y5
+	VPBROADCASTD 12(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -256(DX), Y4
+	VMOVDQU      -224(DX), Y5
+	VPBROADCASTD 16(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -192(DX), Y4
+	VMOVDQU      -160(DX), Y5
+	VPBROADCASTD 20(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -128(DX), Y4
+	VMOVDQU      -96(DX), Y5
+	VPBROADCASTD 24(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      -64(DX), Y4
+	VMOVDQU      -32(DX), Y5
+	VPBROADCASTD 28(SI), Y6
+	VPMADDWD     Y6, Y4, Y4
+	VPADDD       Y4, Y0, Y0
+	VPMADDWD     Y6, Y5, Y4
+	VPADDD       Y4, Y1, Y1
+	VPSLLD       $0x05, Y0, Y0
+	VPSUBD       Y0, Y2, Y2
+	VPSLLD       $0x05, Y1, Y1
+	VPSUBD       Y1, Y3, Y3
+	VBROADCASTSS 48(SI), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       (AX), Y2, Y1
+	VMOVUPS      Y1, (AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       32(AX), Y3, Y0
+	VMOVUPS      Y0, 32(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, SI
+	SUBQ         $0x01, DI
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func blocks4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocks4Bitsx2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -3158,171 +2204,306 @@ TEXT ·blocksMin4Bitsx4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y4
-	VMOVUPS      (AX), Y5
-	VMOVUPS      32(AX), Y6
-	VMOVUPS      64(AX), Y7
-	VMOVUPS      96(AX), Y8
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y4
+	VMOVUPS      32(AX), Y5
+	VMOVUPS      64(AX), Y6
+	VMOVUPS      96(AX), Y7
 
 block:
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
 	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      128(CX), Y9
-	VPBROADCASTD 16(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 16(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 16(R10), Y10
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
+	VMOVDQU      128(CX), Y8
 	VMOVDQU      160(CX), Y9
-	VPBROADCASTD 20(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 20(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 20(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      192(CX), Y9
-	VPBROADCASTD 24(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 24(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 24(R10), Y10
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
 	VMOVDQU      224(CX), Y9
-	VPBROADCASTD 28(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 28(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 28(R10), Y10
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000100, CX
+	VMOVDQU      256(CX), Y8
+	VMOVDQU      288(CX), Y9
+	VPBROADCASTD 16(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      320(CX), Y8
+	VMOVDQU      352(CX), Y9
+	VPBROADCASTD 20(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      384(CX), Y8
+	VMOVDQU      416(CX), Y9
+	VPBROADCASTD 24(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      448(CX), Y8
+	VMOVDQU      480(CX), Y9
+	VPBROADCASTD 28(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000200, CX
 	ADDQ         $+32, BX
-	ADDQ         $+32, R10
-	VPMADDWD     Y4, Y0, Y0
-	VPMADDWD     Y4, Y1, Y1
-	VPMADDWD     Y4, Y2, Y2
-	VPMADDWD     Y4, Y3, Y3
-	VBROADCASTSS (DI), Y9
-	VMULPS       (DX), Y9, Y9
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y2
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y3
+	VPBROADCASTD 8(DI), Y8
+	VPSLLD       $0x03, Y8, Y8
+	VPSUBD       Y8, Y0, Y0
+	VPSUBD       Y8, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y8
+	VPSLLD       $0x03, Y8, Y8
+	VPSUBD       Y8, Y2, Y2
+	VPSUBD       Y8, Y3, Y3
+	VBROADCASTSS (DI), Y8
+	VMULPS       (DX), Y8, Y9
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y9, Y0, Y0
-	VADDPS       Y0, Y5, Y5
-	VBROADCASTSS 4(DI), Y9
-	VMULPS       32(DX), Y9, Y0
-	VADDPS       Y0, Y5, Y5
-	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
+	VADDPS       Y0, Y4, Y4
+	VMULPS       32(DX), Y8, Y0
 	VCVTDQ2PS    Y1, Y1
 	VMULPS       Y0, Y1, Y1
-	VADDPS       Y1, Y6, Y6
+	VADDPS       Y1, Y5, Y5
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y2, Y6, Y6
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y7, Y7
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      Y5, 32(AX)
+	VMOVUPS      Y6, 64(AX)
+	VMOVUPS      Y7, 96(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin4Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin4Bitsx2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y4
+	VMOVUPS      32(AX), Y5
+	VMOVUPS      64(AX), Y6
+	VMOVUPS      96(AX), Y7
+
+block:
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      128(CX), Y8
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      256(CX), Y8
+	VMOVDQU      288(CX), Y9
+	VPBROADCASTD 16(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      320(CX), Y8
+	VMOVDQU      352(CX), Y9
+	VPBROADCASTD 20(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      384(CX), Y8
+	VMOVDQU      416(CX), Y9
+	VPBROADCASTD 24(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      448(CX), Y8
+	VMOVDQU      480(CX), Y9
+	VPBROADCASTD 28(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000200, CX
+	ADDQ         $+32, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y2
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y3
+	VBROADCASTSS (DI), Y8
+	VMULPS       (DX), Y8, Y9
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y9, Y0, Y0
+	VADDPS       Y0, Y4, Y4
+	VMULPS       32(DX), Y8, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y1, Y5, Y5
+	VBROADCASTSS 4(DI), Y8
+	VMULPS       64(DX), Y8, Y0
+	VADDPS       Y0, Y4, Y4
+	VMULPS       96(DX), Y8, Y0
+	VADDPS       Y0, Y5, Y5
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y2, Y6, Y6
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y7, Y7
 	VBROADCASTSS 4(DI)(R8*1), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y6, Y6
-	VBROADCASTSS (DI)(R8*2), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y0, Y2, Y2
-	VADDPS       Y2, Y7, Y7
-	VBROADCASTSS 4(DI)(R8*2), Y0
-	VMULPS       32(DX), Y0, Y0
+	VMULPS       64(DX), Y0, Y1
+	VADDPS       Y1, Y6, Y6
+	VMULPS       96(DX), Y0, Y0
 	VADDPS       Y0, Y7, Y7
-	VBROADCASTSS (R11), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y0, Y3, Y3
-	VADDPS       Y3, Y8, Y8
-	VBROADCASTSS 4(R11), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y8, Y8
-	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000080, DX
 	ADDQ         $+16, DI
-	ADDQ         $+16, R11
 	SUBQ         $0x01, R9
 	JNZ          block
-	VMOVUPS      Y5, (AX)
-	VMOVUPS      Y6, 32(AX)
-	VMOVUPS      Y7, 64(AX)
-	VMOVUPS      Y8, 96(AX)
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      Y5, 32(AX)
+	VMOVUPS      Y6, 64(AX)
+	VMOVUPS      Y7, 96(AX)
 	VZEROUPPER
 	RET
 
-// func supersMin4BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supersMin4BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin4BitsRun32x4AVX2(SB), NOSPLIT, $0-64
+TEXT ·supersMin4BitsRun32x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -3331,10 +2512,6 @@ TEXT ·supersMin4BitsRun32x4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
 	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
@@ -3342,231 +2519,214 @@ block:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   $0x00000008, R12
+	MOVQ   $0x00000008, R10
 
 step:
-	VMOVDQU      (DX), Y8
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
 	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      128(CX), Y9
-	VPBROADCASTD 16(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 16(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 16(R10), Y10
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
+	VMOVDQU      128(CX), Y8
 	VMOVDQU      160(CX), Y9
-	VPBROADCASTD 20(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 20(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 20(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 20(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      192(CX), Y9
-	VPBROADCASTD 24(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 24(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 24(R10), Y10
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
 	VMOVDQU      224(CX), Y9
-	VPBROADCASTD 28(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 28(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 28(R10), Y10
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000100, CX
+	VMOVDQU      256(CX), Y8
+	VMOVDQU      288(CX), Y9
+	VPBROADCASTD 16(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      320(CX), Y8
+	VMOVDQU      352(CX), Y9
+	VPBROADCASTD 20(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      384(CX), Y8
+	VMOVDQU      416(CX), Y9
+	VPBROADCASTD 24(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      448(CX), Y8
+	VMOVDQU      480(CX), Y9
+	VPBROADCASTD 28(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000200, CX
 	ADDQ         $+32, BX
-	ADDQ         $+32, R10
-	VPMADDWD     Y8, Y0, Y0
+	VPMADDWD     (DX), Y0, Y0
 	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
+	VPMADDWD     32(DX), Y1, Y1
 	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y8, Y2, Y2
+	VPMADDWD     (DX), Y2, Y2
 	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
+	VPMADDWD     32(DX), Y3, Y3
 	VPADDD       Y3, Y7, Y7
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R12
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VMOVDQU      (DX), Y8
-	VPBROADCASTD 32(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 32(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 32(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 32(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      32(DX), Y8
-	VPBROADCASTD 36(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 36(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 36(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 36(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      32(DX), Y9
+	VPBROADCASTD 32(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 32(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      64(DX), Y8
-	VPBROADCASTD 40(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 40(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 40(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 40(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      96(DX), Y9
+	VPBROADCASTD 36(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 36(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
-	VMOVDQU      96(DX), Y8
-	VPBROADCASTD 44(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 44(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 44(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 44(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      128(DX), Y8
+	VMOVDQU      160(DX), Y9
+	VPBROADCASTD 40(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 40(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      192(DX), Y8
+	VMOVDQU      224(DX), Y9
+	VPBROADCASTD 44(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 44(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VBROADCASTSS 48(DI), Y8
-	VMULPS       256(DX), Y8, Y9
+	VMULPS       512(DX), Y8, Y9
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y9, Y4, Y4
 	VADDPS       (AX), Y4, Y4
-	VMULPS       288(DX), Y8, Y9
+	VMULPS       576(DX), Y8, Y9
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y9, Y0, Y0
 	VSUBPS       Y0, Y4, Y4
 	VMOVUPS      Y4, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y4
+	VMULPS       544(DX), Y8, Y0
 	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y4, Y5, Y5
-	VADDPS       32(AX), Y5, Y5
-	VMULPS       288(DX), Y0, Y4
+	VMULPS       Y0, Y5, Y5
+	VADDPS       32(AX), Y5, Y4
+	VMULPS       608(DX), Y8, Y0
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y4, Y1, Y1
-	VSUBPS       Y1, Y5, Y5
-	VMOVUPS      Y5, 32(AX)
-	VBROADCASTSS 48(DI)(R8*2), Y0
-	VMULPS       256(DX), Y0, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y1, Y6, Y6
 	VADDPS       64(AX), Y6, Y4
-	VMULPS       288(DX), Y0, Y1
+	VMULPS       576(DX), Y0, Y1
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y1, Y2, Y2
 	VSUBPS       Y2, Y4, Y4
 	VMOVUPS      Y4, 64(AX)
-	VBROADCASTSS 48(R11), Y0
-	VMULPS       256(DX), Y0, Y1
+	VMULPS       544(DX), Y0, Y1
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y1, Y7, Y7
 	VADDPS       96(AX), Y7, Y2
-	VMULPS       288(DX), Y0, Y1
+	VMULPS       608(DX), Y0, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y1, Y3, Y3
 	VSUBPS       Y3, Y2, Y2
 	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000140, DX
+	ADDQ         $0x00000280, DX
 	ADDQ         $+160, DI
-	ADDQ         $+160, R11
 	SUBQ         $0x01, R9
 	JNZ          block
 	VZEROUPPER
 	RET
 
-// func blocks5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocks5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocks5Bitsx4AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocks5Bitsx2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -3575,178 +2735,157 @@ TEXT ·blocks5Bitsx4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y4
-	VMOVUPS      (AX), Y5
-	VMOVUPS      32(AX), Y6
-	VMOVUPS      64(AX), Y7
-	VMOVUPS      96(AX), Y8
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y4
+	VMOVUPS      32(AX), Y5
+	VMOVUPS      64(AX), Y6
+	VMOVUPS      96(AX), Y7
 
 block:
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
 	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VMOVDQU      128(CX), Y8
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y4, Y0, Y9
-	VPMADDWD     Y4, Y1, Y10
-	VPMADDWD     Y4, Y2, Y11
-	VPMADDWD     Y4, Y3, Y12
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y8
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y9
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y10
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y11
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y13
-	VPMADDUBSW   Y13, Y3, Y3
-	VMOVDQU      32(CX), Y13
-	VPBROADCASTD 4(BX), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y2, Y2
-	VPBROADCASTD 4(R10), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y3, Y3
-	VMOVDQU      64(CX), Y13
-	VPBROADCASTD 8(BX), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y2, Y2
-	VPBROADCASTD 8(R10), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y2, Y2
+	VPMADDUBSW   Y12, Y3, Y3
+	VMOVDQU      64(CX), Y12
 	VMOVDQU      96(CX), Y13
-	VPBROADCASTD 12(BX), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y14
 	VPADDW       Y14, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y2, Y2
-	VPBROADCASTD 12(R10), Y14
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y2, Y2
 	VPMADDUBSW   Y14, Y13, Y14
 	VPADDW       Y14, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y9, Y9
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y10, Y10
-	VPMADDWD     Y4, Y2, Y2
-	VPADDD       Y2, Y11, Y11
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y12, Y12
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPADDD       Y0, Y8, Y8
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPADDD       Y1, Y9, Y9
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y2
+	VPADDD       Y2, Y10, Y10
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y11, Y11
 	VPBROADCASTD 8(DI), Y0
 	VPSLLD       $0x04, Y0, Y0
+	VPSUBD       Y0, Y8, Y8
 	VPSUBD       Y0, Y9, Y9
 	VPBROADCASTD 8(DI)(R8*1), Y0
 	VPSLLD       $0x04, Y0, Y0
 	VPSUBD       Y0, Y10, Y10
-	VPBROADCASTD 8(DI)(R8*2), Y0
-	VPSLLD       $0x04, Y0, Y0
 	VPSUBD       Y0, Y11, Y11
-	VPBROADCASTD 8(R11), Y0
-	VPSLLD       $0x04, Y0, Y0
-	VPSUBD       Y0, Y12, Y12
 	VBROADCASTSS (DI), Y0
-	VMULPS       (DX), Y0, Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       32(DX), Y0, Y0
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y0, Y9, Y9
 	VADDPS       Y9, Y5, Y5
 	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
+	VMULPS       (DX), Y0, Y1
 	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y0, Y10, Y10
+	VMULPS       Y1, Y10, Y10
 	VADDPS       Y10, Y6, Y6
-	VBROADCASTSS (DI)(R8*2), Y0
-	VMULPS       (DX), Y0, Y0
+	VMULPS       32(DX), Y0, Y0
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y0, Y11, Y11
 	VADDPS       Y11, Y7, Y7
-	VBROADCASTSS (R11), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y0, Y12, Y12
-	VADDPS       Y12, Y8, Y8
-	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000080, DX
 	ADDQ         $+16, DI
-	ADDQ         $+16, R11
 	SUBQ         $0x01, R9
 	JNZ          block
-	VMOVUPS      Y5, (AX)
-	VMOVUPS      Y6, 32(AX)
-	VMOVUPS      Y7, 64(AX)
-	VMOVUPS      Y8, 96(AX)
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      Y5, 32(AX)
+	VMOVUPS      Y6, 64(AX)
+	VMOVUPS      Y7, 96(AX)
 	VZEROUPPER
 	RET
 
-// func blocksMin5Bitsx4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func blocksMin5Bitsx2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·blocksMin5Bitsx4AVX2(SB), NOSPLIT, $0-64
+TEXT ·blocksMin5Bitsx2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -3755,429 +2894,159 @@ TEXT ·blocksMin5Bitsx4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y4
-	VMOVUPS      (AX), Y5
-	VMOVUPS      32(AX), Y6
-	VMOVUPS      64(AX), Y7
-	VMOVUPS      96(AX), Y8
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y4
+	VMOVUPS      32(AX), Y5
+	VMOVUPS      64(AX), Y6
+	VMOVUPS      96(AX), Y7
 
 block:
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
 	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VMOVDQU      128(CX), Y8
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y4, Y0, Y9
-	VPMADDWD     Y4, Y1, Y10
-	VPMADDWD     Y4, Y2, Y11
-	VPMADDWD     Y4, Y3, Y12
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y8
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y9
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y10
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y11
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y13
-	VPMADDUBSW   Y13, Y3, Y3
-	VMOVDQU      32(CX), Y13
-	VPBROADCASTD 4(BX), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y2, Y2
-	VPBROADCASTD 4(R10), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y3, Y3
-	VMOVDQU      64(CX), Y13
-	VPBROADCASTD 8(BX), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y2, Y2
-	VPBROADCASTD 8(R10), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y2, Y2
+	VPMADDUBSW   Y12, Y3, Y3
+	VMOVDQU      64(CX), Y12
 	VMOVDQU      96(CX), Y13
-	VPBROADCASTD 12(BX), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
 	VPMADDUBSW   Y14, Y13, Y14
 	VPADDW       Y14, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y14
-	VPMADDUBSW   Y14, Y13, Y14
-	VPADDW       Y14, Y2, Y2
-	VPBROADCASTD 12(R10), Y14
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y2, Y2
 	VPMADDUBSW   Y14, Y13, Y14
 	VPADDW       Y14, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y4, Y0, Y0
-	VPADDD       Y0, Y9, Y9
-	VPMADDWD     Y4, Y1, Y1
-	VPADDD       Y1, Y10, Y10
-	VPMADDWD     Y4, Y2, Y2
-	VPADDD       Y2, Y11, Y11
-	VPMADDWD     Y4, Y3, Y3
-	VPADDD       Y3, Y12, Y12
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPADDD       Y0, Y8, Y8
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPADDD       Y1, Y9, Y9
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y2
+	VPADDD       Y2, Y10, Y10
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y3
+	VPADDD       Y3, Y11, Y11
 	VBROADCASTSS (DI), Y0
-	VMULPS       (DX), Y0, Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       Y8, Y4, Y4
+	VMULPS       32(DX), Y0, Y0
 	VCVTDQ2PS    Y9, Y9
 	VMULPS       Y0, Y9, Y9
 	VADDPS       Y9, Y5, Y5
 	VBROADCASTSS 4(DI), Y0
-	VMULPS       32(DX), Y0, Y0
+	VMULPS       64(DX), Y0, Y1
+	VADDPS       Y1, Y4, Y4
+	VMULPS       96(DX), Y0, Y0
 	VADDPS       Y0, Y5, Y5
 	VBROADCASTSS (DI)(R8*1), Y0
-	VMULPS       (DX), Y0, Y0
+	VMULPS       (DX), Y0, Y1
 	VCVTDQ2PS    Y10, Y10
-	VMULPS       Y0, Y10, Y10
+	VMULPS       Y1, Y10, Y10
 	VADDPS       Y10, Y6, Y6
-	VBROADCASTSS 4(DI)(R8*1), Y0
 	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y6, Y6
-	VBROADCASTSS (DI)(R8*2), Y0
-	VMULPS       (DX), Y0, Y0
 	VCVTDQ2PS    Y11, Y11
 	VMULPS       Y0, Y11, Y11
 	VADDPS       Y11, Y7, Y7
-	VBROADCASTSS 4(DI)(R8*2), Y0
-	VMULPS       32(DX), Y0, Y0
+	VBROADCASTSS 4(DI)(R8*1), Y0
+	VMULPS       64(DX), Y0, Y1
+	VADDPS       Y1, Y6, Y6
+	VMULPS       96(DX), Y0, Y0
 	VADDPS       Y0, Y7, Y7
-	VBROADCASTSS (R11), Y0
-	VMULPS       (DX), Y0, Y0
-	VCVTDQ2PS    Y12, Y12
-	VMULPS       Y0, Y12, Y12
-	VADDPS       Y12, Y8, Y8
-	VBROADCASTSS 4(R11), Y0
-	VMULPS       32(DX), Y0, Y0
-	VADDPS       Y0, Y8, Y8
-	ADDQ         $0x00000040, DX
+	ADDQ         $0x00000080, DX
 	ADDQ         $+16, DI
-	ADDQ         $+16, R11
 	SUBQ         $0x01, R9
 	JNZ          block
-	VMOVUPS      Y5, (AX)
-	VMOVUPS      Y6, 32(AX)
-	VMOVUPS      Y7, 64(AX)
-	VMOVUPS      Y8, 96(AX)
-	VZEROUPPER
-	RET
-
-// func supersMin5BitsRun32x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
-// Requires: AVX, AVX2
-TEXT ·supersMin5BitsRun32x4AVX2(SB), NOSPLIT, $0-64
-	MOVQ         sums+0(FP), AX
-	MOVQ         panel+8(FP), CX
-	MOVQ         scales+16(FP), DX
-	MOVQ         x+24(FP), BX
-	MOVQ         strideX+32(FP), SI
-	MOVQ         side+40(FP), DI
-	MOVQ         strideSide+48(FP), R8
-	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
-	VBROADCASTSS integer_words1<>+0(SB), Y0
-
-block:
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   $0x00000008, R12
-
-step:
-	VMOVDQU      (DX), Y8
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
-	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y8, Y0, Y0
-	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
-	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y8, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
-	VPADDD       Y3, Y7, Y7
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
-	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y8, Y0, Y0
-	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
-	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y8, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
-	VPADDD       Y3, Y7, Y7
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R12
-	JNZ          step
-	VXORPS       Y0, Y0, Y0
-	VXORPS       Y1, Y1, Y1
-	VXORPS       Y2, Y2, Y2
-	VXORPS       Y3, Y3, Y3
-	VMOVDQU      (DX), Y8
-	VPBROADCASTD 32(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 32(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 32(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 32(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      32(DX), Y8
-	VPBROADCASTD 36(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 36(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 36(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 36(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      64(DX), Y8
-	VPBROADCASTD 40(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 40(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 40(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 40(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      96(DX), Y8
-	VPBROADCASTD 44(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 44(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 44(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 44(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VBROADCASTSS 48(DI), Y8
-	VMULPS       256(DX), Y8, Y9
-	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y9, Y4, Y4
-	VADDPS       (AX), Y4, Y4
-	VMULPS       288(DX), Y8, Y9
-	VCVTDQ2PS    Y0, Y0
-	VMULPS       Y9, Y0, Y0
-	VSUBPS       Y0, Y4, Y4
 	VMOVUPS      Y4, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y4
-	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y4, Y5, Y5
-	VADDPS       32(AX), Y5, Y5
-	VMULPS       288(DX), Y0, Y4
-	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y4, Y1, Y1
-	VSUBPS       Y1, Y5, Y5
 	VMOVUPS      Y5, 32(AX)
-	VBROADCASTSS 48(DI)(R8*2), Y0
-	VMULPS       256(DX), Y0, Y1
-	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y1, Y6, Y6
-	VADDPS       64(AX), Y6, Y4
-	VMULPS       288(DX), Y0, Y1
-	VCVTDQ2PS    Y2, Y2
-	VMULPS       Y1, Y2, Y2
-	VSUBPS       Y2, Y4, Y4
-	VMOVUPS      Y4, 64(AX)
-	VBROADCASTSS 48(R11), Y0
-	VMULPS       256(DX), Y0, Y1
-	VCVTDQ2PS    Y7, Y7
-	VMULPS       Y1, Y7, Y7
-	VADDPS       96(AX), Y7, Y2
-	VMULPS       288(DX), Y0, Y1
-	VCVTDQ2PS    Y3, Y3
-	VMULPS       Y1, Y3, Y3
-	VSUBPS       Y3, Y2, Y2
-	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000140, DX
-	ADDQ         $+160, DI
-	ADDQ         $+160, R11
-	SUBQ         $0x01, R9
-	JNZ          block
+	VMOVUPS      Y6, 64(AX)
+	VMOVUPS      Y7, 96(AX)
 	VZEROUPPER
 	RET
 
-// func supersMin2BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supersMin5BitsRun32x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supersMin2BitsRun16x4AVX2(SB), NOSPLIT, $0-64
+TEXT ·supersMin5BitsRun32x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -4186,10 +3055,6 @@ TEXT ·supersMin2BitsRun16x4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
 	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
@@ -4197,292 +3062,220 @@ block:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   $0x00000008, R12
+	MOVQ   $0x00000008, R10
 
 step:
-	VMOVDQU      (DX), Y8
-	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y9
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y10
-	VPMADDUBSW   Y10, Y3, Y3
-	VMOVDQU      32(CX), Y10
-	VPBROADCASTD 4(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	VMOVDQU      64(CX), Y10
-	VPBROADCASTD 8(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	VMOVDQU      96(CX), Y10
-	VPBROADCASTD 12(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	ADDQ         $0x00000080, CX
-	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y9, Y0, Y0
-	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y9, Y1, Y1
-	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y9, Y2, Y2
-	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y9, Y3, Y3
-	VPADDD       Y3, Y7, Y7
-	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
-	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
 	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
 	VPMADDUBSW   Y10, Y9, Y10
 	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VMOVDQU      128(CX), Y8
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y8, Y0, Y0
+	VPMADDWD     (DX), Y0, Y0
 	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
+	VPMADDWD     32(DX), Y1, Y1
 	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y8, Y2, Y2
+	VPMADDWD     (DX), Y2, Y2
 	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
+	VPMADDWD     32(DX), Y3, Y3
 	VPADDD       Y3, Y7, Y7
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R12
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*1), Y8
+	VPMADDUBSW   Y8, Y2, Y2
+	VPMADDUBSW   Y8, Y3, Y3
+	VMOVDQU      64(CX), Y8
+	VMOVDQU      96(CX), Y9
+	VPBROADCASTD 4(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      128(CX), Y8
+	VMOVDQU      160(CX), Y9
+	VPBROADCASTD 8(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	VMOVDQU      192(CX), Y8
+	VMOVDQU      224(CX), Y9
+	VPBROADCASTD 12(BX), Y10
+	VPMADDUBSW   Y10, Y8, Y11
+	VPADDW       Y11, Y0, Y0
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y8, Y8
+	VPADDW       Y8, Y2, Y2
+	VPMADDUBSW   Y10, Y9, Y10
+	VPADDW       Y10, Y3, Y3
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     (DX), Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     32(DX), Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
 	VMOVDQU      (DX), Y8
-	VPBROADCASTD (DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD (DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD (R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      32(DX), Y8
-	VPBROADCASTD 4(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 4(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 4(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      32(DX), Y9
+	VPBROADCASTD 32(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 32(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      64(DX), Y8
-	VPBROADCASTD 8(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 8(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 8(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      96(DX), Y8
-	VPBROADCASTD 12(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 12(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 12(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      96(DX), Y9
+	VPBROADCASTD 36(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 36(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      128(DX), Y8
-	VPBROADCASTD 16(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 16(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 16(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      160(DX), Y8
-	VPBROADCASTD 20(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 20(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 20(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      160(DX), Y9
+	VPBROADCASTD 40(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 40(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      192(DX), Y8
-	VPBROADCASTD 24(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 24(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 24(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      224(DX), Y8
-	VPBROADCASTD 28(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 28(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 28(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      224(DX), Y9
+	VPBROADCASTD 44(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 44(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VBROADCASTSS 48(DI), Y8
-	VMULPS       256(DX), Y8, Y9
+	VMULPS       512(DX), Y8, Y9
 	VCVTDQ2PS    Y4, Y4
 	VMULPS       Y9, Y4, Y4
 	VADDPS       (AX), Y4, Y4
-	VMULPS       288(DX), Y8, Y9
+	VMULPS       576(DX), Y8, Y9
 	VCVTDQ2PS    Y0, Y0
 	VMULPS       Y9, Y0, Y0
 	VSUBPS       Y0, Y4, Y4
 	VMOVUPS      Y4, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y4
+	VMULPS       544(DX), Y8, Y0
 	VCVTDQ2PS    Y5, Y5
-	VMULPS       Y4, Y5, Y5
-	VADDPS       32(AX), Y5, Y5
-	VMULPS       288(DX), Y0, Y4
+	VMULPS       Y0, Y5, Y5
+	VADDPS       32(AX), Y5, Y4
+	VMULPS       608(DX), Y8, Y0
 	VCVTDQ2PS    Y1, Y1
-	VMULPS       Y4, Y1, Y1
-	VSUBPS       Y1, Y5, Y5
-	VMOVUPS      Y5, 32(AX)
-	VBROADCASTSS 48(DI)(R8*2), Y0
-	VMULPS       256(DX), Y0, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
 	VCVTDQ2PS    Y6, Y6
 	VMULPS       Y1, Y6, Y6
 	VADDPS       64(AX), Y6, Y4
-	VMULPS       288(DX), Y0, Y1
+	VMULPS       576(DX), Y0, Y1
 	VCVTDQ2PS    Y2, Y2
 	VMULPS       Y1, Y2, Y2
 	VSUBPS       Y2, Y4, Y4
 	VMOVUPS      Y4, 64(AX)
-	VBROADCASTSS 48(R11), Y0
-	VMULPS       256(DX), Y0, Y1
+	VMULPS       544(DX), Y0, Y1
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y1, Y7, Y7
 	VADDPS       96(AX), Y7, Y2
-	VMULPS       288(DX), Y0, Y1
+	VMULPS       608(DX), Y0, Y1
 	VCVTDQ2PS    Y3, Y3
 	VMULPS       Y1, Y3, Y3
 	VSUBPS       Y3, Y2, Y2
 	VMOVUPS      Y2, 96(AX)
-	ADDQ         $0x00000140, DX
+	ADDQ         $0x00000280, DX
 	ADDQ         $+160, DI
-	ADDQ         $+160, R11
 	SUBQ         $0x01, R9
 	JNZ          block
 	VZEROUPPER
 	RET
 
-// func supers3BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supersMin2BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supers3BitsRun16x4AVX2(SB), NOSPLIT, $0-64
+TEXT ·supersMin2BitsRun16x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -4491,10 +3284,6 @@ TEXT ·supers3BitsRun16x4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
 	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
@@ -4502,240 +3291,512 @@ block:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   $0x00000008, R12
+	MOVQ   $0x00000008, R10
 
 step:
 	VMOVDQU      (DX), Y8
-	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y9
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y8
+	VMOVDQU      32(DX), Y9
+	VPSHUFB      integer_bothWords0<>+0(SB), Y9, Y9
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y10
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
 	VPMADDUBSW   Y10, Y3, Y3
-	VMOVDQU      32(CX), Y10
-	VPBROADCASTD 4(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
 	VMOVDQU      64(CX), Y10
-	VPBROADCASTD 8(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 8(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	VMOVDQU      96(CX), Y10
-	VPBROADCASTD 12(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 12(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      128(CX), Y10
+	VMOVDQU      160(CX), Y11
+	VPBROADCASTD 8(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      192(CX), Y10
+	VMOVDQU      224(CX), Y11
+	VPBROADCASTD 12(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
-	VPMADDWD     Y9, Y0, Y0
+	VPMADDWD     Y8, Y0, Y0
 	VPADDD       Y0, Y4, Y4
 	VPMADDWD     Y9, Y1, Y1
 	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y9, Y2, Y2
+	VPMADDWD     Y8, Y2, Y2
 	VPADDD       Y2, Y6, Y6
 	VPMADDWD     Y9, Y3, Y3
 	VPADDD       Y3, Y7, Y7
+	VMOVDQU      (DX), Y8
 	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      32(DX), Y9
+	VPSHUFB      integer_bothWords1<>+0(SB), Y9, Y9
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
 	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      64(CX), Y9
-	VPBROADCASTD 8(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 8(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 8(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      128(CX), Y10
+	VMOVDQU      160(CX), Y11
+	VPBROADCASTD 8(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
 	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 8(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	VMOVDQU      96(CX), Y9
-	VPBROADCASTD 12(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 12(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 12(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      192(CX), Y10
+	VMOVDQU      224(CX), Y11
+	VPBROADCASTD 12(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
 	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 12(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000080, CX
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000100, CX
 	ADDQ         $+16, BX
-	ADDQ         $+16, R10
 	VPMADDWD     Y8, Y0, Y0
 	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
+	VPMADDWD     Y9, Y1, Y1
 	VPADDD       Y1, Y5, Y5
 	VPMADDWD     Y8, Y2, Y2
 	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
+	VPMADDWD     Y9, Y3, Y3
 	VPADDD       Y3, Y7, Y7
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R12
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VMOVDQU      -256(DX), Y8
-	VPBROADCASTD (DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD (DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD (R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      (DX), Y8
+	VMOVDQU      32(DX), Y9
+	VPBROADCASTD (DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD (DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -224(DX), Y8
-	VPBROADCASTD 4(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 4(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 4(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      64(DX), Y8
+	VMOVDQU      96(DX), Y9
+	VPBROADCASTD 4(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      128(DX), Y8
+	VMOVDQU      160(DX), Y9
+	VPBROADCASTD 8(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      192(DX), Y8
+	VMOVDQU      224(DX), Y9
+	VPBROADCASTD 12(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      256(DX), Y8
+	VMOVDQU      288(DX), Y9
+	VPBROADCASTD 16(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      320(DX), Y8
+	VMOVDQU      352(DX), Y9
+	VPBROADCASTD 20(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      384(DX), Y8
+	VMOVDQU      416(DX), Y9
+	VPBROADCASTD 24(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      448(DX), Y8
+	VMOVDQU      480(DX), Y9
+	VPBROADCASTD 28(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VBROADCASTSS 48(DI), Y8
+	VMULPS       512(DX), Y8, Y9
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y9, Y4, Y4
+	VADDPS       (AX), Y4, Y4
+	VMULPS       576(DX), Y8, Y9
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y9, Y0, Y0
+	VSUBPS       Y0, Y4, Y4
+	VMOVUPS      Y4, (AX)
+	VMULPS       544(DX), Y8, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       32(AX), Y5, Y4
+	VMULPS       608(DX), Y8, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y4, Y4
+	VMOVUPS      Y4, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       64(AX), Y6, Y4
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VSUBPS       Y2, Y4, Y4
+	VMOVUPS      Y4, 64(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y1, Y7, Y7
+	VADDPS       96(AX), Y7, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers3BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers3BitsRun16x2AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y8
+	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y8
+	VMOVDQU      32(DX), Y9
+	VPSHUFB      integer_bothWords0<>+0(SB), Y9, Y9
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      128(CX), Y10
+	VMOVDQU      160(CX), Y11
+	VPBROADCASTD 8(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      192(CX), Y10
+	VMOVDQU      224(CX), Y11
+	VPBROADCASTD 12(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y9, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y9, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	VMOVDQU      (DX), Y8
+	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
+	VMOVDQU      32(DX), Y9
+	VPSHUFB      integer_bothWords1<>+0(SB), Y9, Y9
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
+	VPMADDUBSW   Y1, Y3, Y1
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      128(CX), Y10
+	VMOVDQU      160(CX), Y11
+	VPBROADCASTD 8(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	VMOVDQU      192(CX), Y10
+	VMOVDQU      224(CX), Y11
+	VPBROADCASTD 12(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y8, Y0, Y0
+	VPADDD       Y0, Y4, Y4
+	VPMADDWD     Y9, Y1, Y1
+	VPADDD       Y1, Y5, Y5
+	VPMADDWD     Y8, Y2, Y2
+	VPADDD       Y2, Y6, Y6
+	VPMADDWD     Y9, Y3, Y3
+	VPADDD       Y3, Y7, Y7
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VMOVDQU      -512(DX), Y8
+	VMOVDQU      -480(DX), Y9
+	VPBROADCASTD (DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD (DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -448(DX), Y8
+	VMOVDQU      -416(DX), Y9
+	VPBROADCASTD 4(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -384(DX), Y8
+	VMOVDQU      -352(DX), Y9
+	VPBROADCASTD 8(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -320(DX), Y8
+	VMOVDQU      -288(DX), Y9
+	VPBROADCASTD 12(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -256(DX), Y8
+	VMOVDQU      -224(DX), Y9
+	VPBROADCASTD 16(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      -192(DX), Y8
-	VPBROADCASTD 8(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 8(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 8(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -160(DX), Y8
-	VPBROADCASTD 12(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 12(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 12(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -160(DX), Y9
+	VPBROADCASTD 20(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      -128(DX), Y8
-	VPBROADCASTD 16(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 16(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 16(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -96(DX), Y8
-	VPBROADCASTD 20(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 20(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 20(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -96(DX), Y9
+	VPBROADCASTD 24(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      -64(DX), Y8
-	VPBROADCASTD 24(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 24(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 24(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -32(DX), Y8
-	VPBROADCASTD 28(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 28(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 28(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -32(DX), Y9
+	VPBROADCASTD 28(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VPSLLD       $0x02, Y0, Y0
 	VPSUBD       Y0, Y4, Y4
@@ -4746,40 +3807,37 @@ step:
 	VPSLLD       $0x02, Y3, Y3
 	VPSUBD       Y3, Y7, Y7
 	VBROADCASTSS 48(DI), Y0
-	VMULPS       256(DX), Y0, Y0
+	VMULPS       512(DX), Y0, Y1
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y0, Y4, Y4
-	VADDPS       (AX), Y4, Y0
-	VMOVUPS      Y0, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y0
+	VMULPS       Y1, Y4, Y4
+	VADDPS       (AX), Y4, Y1
+	VMOVUPS      Y1, (AX)
+	VMULPS       544(DX), Y0, Y0
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y0, Y5, Y5
 	VADDPS       32(AX), Y5, Y0
 	VMOVUPS      Y0, 32(AX)
-	VBROADCASTSS 48(DI)(R8*2), Y0
-	VMULPS       256(DX), Y0, Y0
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y0, Y6, Y6
-	VADDPS       64(AX), Y6, Y0
-	VMOVUPS      Y0, 64(AX)
-	VBROADCASTSS 48(R11), Y0
-	VMULPS       256(DX), Y0, Y0
+	VMULPS       Y1, Y6, Y6
+	VADDPS       64(AX), Y6, Y1
+	VMOVUPS      Y1, 64(AX)
+	VMULPS       544(DX), Y0, Y0
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y0, Y7, Y7
 	VADDPS       96(AX), Y7, Y0
 	VMOVUPS      Y0, 96(AX)
-	ADDQ         $0x00000140, DX
+	ADDQ         $0x00000280, DX
 	ADDQ         $+160, DI
-	ADDQ         $+160, R11
 	SUBQ         $0x01, R9
 	JNZ          block
 	VZEROUPPER
 	RET
 
-// func supers6BitsRun16x4AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// func supers6BitsRun16x2AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
 // Requires: AVX, AVX2
-TEXT ·supers6BitsRun16x4AVX2(SB), NOSPLIT, $0-64
+TEXT ·supers6BitsRun16x2AVX2(SB), NOSPLIT, $0-64
 	MOVQ         sums+0(FP), AX
 	MOVQ         panel+8(FP), CX
 	MOVQ         scales+16(FP), DX
@@ -4788,10 +3846,6 @@ TEXT ·supers6BitsRun16x4AVX2(SB), NOSPLIT, $0-64
 	MOVQ         side+40(FP), DI
 	MOVQ         strideSide+48(FP), R8
 	MOVQ         blocks+56(FP), R9
-	LEAQ         (SI)(SI*2), R10
-	ADDQ         BX, R10
-	LEAQ         (R8)(R8*2), R11
-	ADDQ         DI, R11
 	VBROADCASTSS integer_words1<>+0(SB), Y0
 
 block:
@@ -4799,254 +3853,239 @@ block:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   $0x00000008, R12
+	MOVQ   $0x00000008, R10
 
 step:
 	VMOVDQU      (DX), Y8
-	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y9
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VPSHUFB      integer_bothWords0<>+0(SB), Y8, Y8
+	VMOVDQU      32(DX), Y9
+	VPSHUFB      integer_bothWords0<>+0(SB), Y9, Y9
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y10
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
 	VPMADDUBSW   Y10, Y3, Y3
-	VMOVDQU      32(CX), Y10
-	VPBROADCASTD 4(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	ADDQ         $0x00000040, CX
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000080, CX
 	ADDQ         $+8, BX
-	ADDQ         $+8, R10
-	VPMADDWD     Y9, Y0, Y0
+	VPMADDWD     Y8, Y0, Y0
 	VPADDD       Y0, Y4, Y4
 	VPMADDWD     Y9, Y1, Y1
 	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y9, Y2, Y2
+	VPMADDWD     Y8, Y2, Y2
 	VPADDD       Y2, Y6, Y6
 	VPMADDWD     Y9, Y3, Y3
 	VPADDD       Y3, Y7, Y7
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y10
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
 	VPMADDUBSW   Y10, Y3, Y3
-	VMOVDQU      32(CX), Y10
-	VPBROADCASTD 4(BX), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y2, Y2
-	VPBROADCASTD 4(R10), Y11
-	VPMADDUBSW   Y11, Y10, Y11
-	VPADDW       Y11, Y3, Y3
-	ADDQ         $0x00000040, CX
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
+	VPADDW       Y10, Y2, Y2
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000080, CX
 	ADDQ         $+8, BX
-	ADDQ         $+8, R10
-	VPMADDWD     Y9, Y0, Y0
+	VPMADDWD     Y8, Y0, Y0
 	VPADDD       Y0, Y4, Y4
 	VPMADDWD     Y9, Y1, Y1
 	VPADDD       Y1, Y5, Y5
-	VPMADDWD     Y9, Y2, Y2
+	VPMADDWD     Y8, Y2, Y2
 	VPADDD       Y2, Y6, Y6
 	VPMADDWD     Y9, Y3, Y3
 	VPADDD       Y3, Y7, Y7
+	VMOVDQU      (DX), Y8
 	VPSHUFB      integer_bothWords1<>+0(SB), Y8, Y8
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      32(DX), Y9
+	VPSHUFB      integer_bothWords1<>+0(SB), Y9, Y9
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
 	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000040, CX
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000080, CX
 	ADDQ         $+8, BX
-	ADDQ         $+8, R10
 	VPMADDWD     Y8, Y0, Y0
 	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
+	VPMADDWD     Y9, Y1, Y1
 	VPADDD       Y1, Y5, Y5
 	VPMADDWD     Y8, Y2, Y2
 	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
+	VPMADDWD     Y9, Y3, Y3
 	VPADDD       Y3, Y7, Y7
-	VMOVDQU      (CX), Y3
-	VPBROADCASTD (BX), Y0
-	VPMADDUBSW   Y0, Y3, Y0
-	VPBROADCASTD (BX)(SI*1), Y1
+	VMOVDQU      (CX), Y2
+	VMOVDQU      32(CX), Y3
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y2, Y0
 	VPMADDUBSW   Y1, Y3, Y1
-	VPBROADCASTD (BX)(SI*2), Y2
-	VPMADDUBSW   Y2, Y3, Y2
-	VPBROADCASTD (R10), Y9
-	VPMADDUBSW   Y9, Y3, Y3
-	VMOVDQU      32(CX), Y9
-	VPBROADCASTD 4(BX), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y0, Y0
-	VPBROADCASTD 4(BX)(SI*1), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y1, Y1
-	VPBROADCASTD 4(BX)(SI*2), Y10
-	VPMADDUBSW   Y10, Y9, Y10
+	VPBROADCASTD (BX)(SI*1), Y10
+	VPMADDUBSW   Y10, Y2, Y2
+	VPMADDUBSW   Y10, Y3, Y3
+	VMOVDQU      64(CX), Y10
+	VMOVDQU      96(CX), Y11
+	VPBROADCASTD 4(BX), Y12
+	VPMADDUBSW   Y12, Y10, Y13
+	VPADDW       Y13, Y0, Y0
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y12
+	VPMADDUBSW   Y12, Y10, Y10
 	VPADDW       Y10, Y2, Y2
-	VPBROADCASTD 4(R10), Y10
-	VPMADDUBSW   Y10, Y9, Y10
-	VPADDW       Y10, Y3, Y3
-	ADDQ         $0x00000040, CX
+	VPMADDUBSW   Y12, Y11, Y12
+	VPADDW       Y12, Y3, Y3
+	ADDQ         $0x00000080, CX
 	ADDQ         $+8, BX
-	ADDQ         $+8, R10
 	VPMADDWD     Y8, Y0, Y0
 	VPADDD       Y0, Y4, Y4
-	VPMADDWD     Y8, Y1, Y1
+	VPMADDWD     Y9, Y1, Y1
 	VPADDD       Y1, Y5, Y5
 	VPMADDWD     Y8, Y2, Y2
 	VPADDD       Y2, Y6, Y6
-	VPMADDWD     Y8, Y3, Y3
+	VPMADDWD     Y9, Y3, Y3
 	VPADDD       Y3, Y7, Y7
-	ADDQ         $0x00000020, DX
-	SUBQ         $0x01, R12
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
 	JNZ          step
 	VXORPS       Y0, Y0, Y0
 	VXORPS       Y1, Y1, Y1
 	VXORPS       Y2, Y2, Y2
 	VXORPS       Y3, Y3, Y3
-	VMOVDQU      -256(DX), Y8
-	VPBROADCASTD (DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD (DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD (DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD (R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -512(DX), Y8
+	VMOVDQU      -480(DX), Y9
+	VPBROADCASTD (DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD (DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -224(DX), Y8
-	VPBROADCASTD 4(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 4(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 4(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 4(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -448(DX), Y8
+	VMOVDQU      -416(DX), Y9
+	VPBROADCASTD 4(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -384(DX), Y8
+	VMOVDQU      -352(DX), Y9
+	VPBROADCASTD 8(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -320(DX), Y8
+	VMOVDQU      -288(DX), Y9
+	VPBROADCASTD 12(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
+	VPADDD       Y8, Y3, Y3
+	VMOVDQU      -256(DX), Y8
+	VMOVDQU      -224(DX), Y9
+	VPBROADCASTD 16(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      -192(DX), Y8
-	VPBROADCASTD 8(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 8(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 8(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 8(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -160(DX), Y8
-	VPBROADCASTD 12(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 12(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 12(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 12(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -160(DX), Y9
+	VPBROADCASTD 20(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      -128(DX), Y8
-	VPBROADCASTD 16(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 16(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 16(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 16(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -96(DX), Y8
-	VPBROADCASTD 20(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 20(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 20(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 20(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -96(DX), Y9
+	VPBROADCASTD 24(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VMOVDQU      -64(DX), Y8
-	VPBROADCASTD 24(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 24(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 24(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 24(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
-	VPADDD       Y8, Y3, Y3
-	VMOVDQU      -32(DX), Y8
-	VPBROADCASTD 28(DI), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y0, Y0
-	VPBROADCASTD 28(DI)(R8*1), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y1, Y1
-	VPBROADCASTD 28(DI)(R8*2), Y9
-	VPMADDWD     Y9, Y8, Y9
-	VPADDD       Y9, Y2, Y2
-	VPBROADCASTD 28(R11), Y9
-	VPMADDWD     Y9, Y8, Y8
+	VMOVDQU      -32(DX), Y9
+	VPBROADCASTD 28(DI), Y10
+	VPMADDWD     Y10, Y8, Y11
+	VPADDD       Y11, Y0, Y0
+	VPMADDWD     Y10, Y9, Y10
+	VPADDD       Y10, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*1), Y10
+	VPMADDWD     Y10, Y8, Y8
+	VPADDD       Y8, Y2, Y2
+	VPMADDWD     Y10, Y9, Y8
 	VPADDD       Y8, Y3, Y3
 	VPSLLD       $0x05, Y0, Y0
 	VPSUBD       Y0, Y4, Y4
@@ -5057,32 +4096,2244 @@ step:
 	VPSLLD       $0x05, Y3, Y3
 	VPSUBD       Y3, Y7, Y7
 	VBROADCASTSS 48(DI), Y0
-	VMULPS       256(DX), Y0, Y0
+	VMULPS       512(DX), Y0, Y1
 	VCVTDQ2PS    Y4, Y4
-	VMULPS       Y0, Y4, Y4
-	VADDPS       (AX), Y4, Y0
-	VMOVUPS      Y0, (AX)
-	VBROADCASTSS 48(DI)(R8*1), Y0
-	VMULPS       256(DX), Y0, Y0
+	VMULPS       Y1, Y4, Y4
+	VADDPS       (AX), Y4, Y1
+	VMOVUPS      Y1, (AX)
+	VMULPS       544(DX), Y0, Y0
 	VCVTDQ2PS    Y5, Y5
 	VMULPS       Y0, Y5, Y5
 	VADDPS       32(AX), Y5, Y0
 	VMOVUPS      Y0, 32(AX)
-	VBROADCASTSS 48(DI)(R8*2), Y0
-	VMULPS       256(DX), Y0, Y0
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
 	VCVTDQ2PS    Y6, Y6
-	VMULPS       Y0, Y6, Y6
-	VADDPS       64(AX), Y6, Y0
-	VMOVUPS      Y0, 64(AX)
-	VBROADCASTSS 48(R11), Y0
-	VMULPS       256(DX), Y0, Y0
+	VMULPS       Y1, Y6, Y6
+	VADDPS       64(AX), Y6, Y1
+	VMOVUPS      Y1, 64(AX)
+	VMULPS       544(DX), Y0, Y0
 	VCVTDQ2PS    Y7, Y7
 	VMULPS       Y0, Y7, Y7
 	VADDPS       96(AX), Y7, Y0
 	VMOVUPS      Y0, 96(AX)
-	ADDQ         $0x00000140, DX
+	ADDQ         $0x00000280, DX
 	ADDQ         $+160, DI
-	ADDQ         $+160, R11
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func blocks4Bitsx3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocks4Bitsx3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y6
+	VMOVUPS      32(AX), Y7
+	VMOVUPS      64(AX), Y8
+	VMOVUPS      96(AX), Y9
+	VMOVUPS      128(AX), Y10
+	VMOVUPS      160(AX), Y11
+
+block:
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y12
+	VPMADDUBSW   Y12, Y4, Y4
+	VPMADDUBSW   Y12, Y5, Y5
+	VMOVDQU      64(CX), Y12
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      256(CX), Y12
+	VMOVDQU      288(CX), Y13
+	VPBROADCASTD 16(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 16(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      320(CX), Y12
+	VMOVDQU      352(CX), Y13
+	VPBROADCASTD 20(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 20(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      384(CX), Y12
+	VMOVDQU      416(CX), Y13
+	VPBROADCASTD 24(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 24(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      448(CX), Y12
+	VMOVDQU      480(CX), Y13
+	VPBROADCASTD 28(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 28(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	ADDQ         $0x00000200, CX
+	ADDQ         $+32, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y2
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y3
+	VPMADDWD     integer_eachWord1<>+0(SB), Y4, Y4
+	VPMADDWD     integer_eachWord1<>+0(SB), Y5, Y5
+	VPBROADCASTD 8(DI), Y12
+	VPSLLD       $0x03, Y12, Y12
+	VPSUBD       Y12, Y0, Y0
+	VPSUBD       Y12, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y12
+	VPSLLD       $0x03, Y12, Y12
+	VPSUBD       Y12, Y2, Y2
+	VPSUBD       Y12, Y3, Y3
+	VPBROADCASTD 8(DI)(R8*2), Y12
+	VPSLLD       $0x03, Y12, Y12
+	VPSUBD       Y12, Y4, Y4
+	VPSUBD       Y12, Y5, Y5
+	VBROADCASTSS (DI), Y12
+	VMULPS       (DX), Y12, Y13
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y13, Y0, Y0
+	VADDPS       Y0, Y6, Y6
+	VMULPS       32(DX), Y12, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y1, Y7, Y7
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y2, Y8, Y8
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y9, Y9
+	VBROADCASTSS (DI)(R8*2), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y4, Y10, Y10
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       Y5, Y11, Y11
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      Y7, 32(AX)
+	VMOVUPS      Y8, 64(AX)
+	VMOVUPS      Y9, 96(AX)
+	VMOVUPS      Y10, 128(AX)
+	VMOVUPS      Y11, 160(AX)
+	VZEROUPPER
+	RET
+
+// func blocksMin4Bitsx3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·blocksMin4Bitsx3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+	VMOVUPS      (AX), Y6
+	VMOVUPS      32(AX), Y7
+	VMOVUPS      64(AX), Y8
+	VMOVUPS      96(AX), Y9
+	VMOVUPS      128(AX), Y10
+	VMOVUPS      160(AX), Y11
+
+block:
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y12
+	VPMADDUBSW   Y12, Y4, Y4
+	VPMADDUBSW   Y12, Y5, Y5
+	VMOVDQU      64(CX), Y12
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      256(CX), Y12
+	VMOVDQU      288(CX), Y13
+	VPBROADCASTD 16(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 16(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      320(CX), Y12
+	VMOVDQU      352(CX), Y13
+	VPBROADCASTD 20(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 20(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      384(CX), Y12
+	VMOVDQU      416(CX), Y13
+	VPBROADCASTD 24(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 24(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      448(CX), Y12
+	VMOVDQU      480(CX), Y13
+	VPBROADCASTD 28(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 28(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	ADDQ         $0x00000200, CX
+	ADDQ         $+32, BX
+	VPMADDWD     integer_eachWord1<>+0(SB), Y0, Y0
+	VPMADDWD     integer_eachWord1<>+0(SB), Y1, Y1
+	VPMADDWD     integer_eachWord1<>+0(SB), Y2, Y2
+	VPMADDWD     integer_eachWord1<>+0(SB), Y3, Y3
+	VPMADDWD     integer_eachWord1<>+0(SB), Y4, Y4
+	VPMADDWD     integer_eachWord1<>+0(SB), Y5, Y5
+	VBROADCASTSS (DI), Y12
+	VMULPS       (DX), Y12, Y13
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y13, Y0, Y0
+	VADDPS       Y0, Y6, Y6
+	VMULPS       32(DX), Y12, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VADDPS       Y1, Y7, Y7
+	VBROADCASTSS 4(DI), Y12
+	VMULPS       64(DX), Y12, Y0
+	VADDPS       Y0, Y6, Y6
+	VMULPS       96(DX), Y12, Y0
+	VADDPS       Y0, Y7, Y7
+	VBROADCASTSS (DI)(R8*1), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VADDPS       Y2, Y8, Y8
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y0, Y3, Y3
+	VADDPS       Y3, Y9, Y9
+	VBROADCASTSS 4(DI)(R8*1), Y0
+	VMULPS       64(DX), Y0, Y1
+	VADDPS       Y1, Y8, Y8
+	VMULPS       96(DX), Y0, Y0
+	VADDPS       Y0, Y9, Y9
+	VBROADCASTSS (DI)(R8*2), Y0
+	VMULPS       (DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VADDPS       Y4, Y10, Y10
+	VMULPS       32(DX), Y0, Y0
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y0, Y5, Y5
+	VADDPS       Y5, Y11, Y11
+	VBROADCASTSS 4(DI)(R8*2), Y0
+	VMULPS       64(DX), Y0, Y1
+	VADDPS       Y1, Y10, Y10
+	VMULPS       96(DX), Y0, Y0
+	VADDPS       Y0, Y11, Y11
+	ADDQ         $0x00000080, DX
+	ADDQ         $+16, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      Y7, 32(AX)
+	VMOVUPS      Y8, 64(AX)
+	VMOVUPS      Y9, 96(AX)
+	VMOVUPS      Y10, 128(AX)
+	VMOVUPS      Y11, 160(AX)
+	VZEROUPPER
+	RET
+
+// func supersMin4BitsRun32x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin4BitsRun32x3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y12
+	VPMADDUBSW   Y12, Y4, Y4
+	VPMADDUBSW   Y12, Y5, Y5
+	VMOVDQU      64(CX), Y12
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      256(CX), Y12
+	VMOVDQU      288(CX), Y13
+	VPBROADCASTD 16(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 16(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 16(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      320(CX), Y12
+	VMOVDQU      352(CX), Y13
+	VPBROADCASTD 20(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 20(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 20(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      384(CX), Y12
+	VMOVDQU      416(CX), Y13
+	VPBROADCASTD 24(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 24(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 24(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      448(CX), Y12
+	VMOVDQU      480(CX), Y13
+	VPBROADCASTD 28(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 28(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 28(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	ADDQ         $0x00000200, CX
+	ADDQ         $+32, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     (DX), Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     32(DX), Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     (DX), Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     32(DX), Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VMOVDQU      (DX), Y12
+	VMOVDQU      32(DX), Y13
+	VPBROADCASTD 32(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 32(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 32(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      64(DX), Y12
+	VMOVDQU      96(DX), Y13
+	VPBROADCASTD 36(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 36(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 36(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      128(DX), Y12
+	VMOVDQU      160(DX), Y13
+	VPBROADCASTD 40(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 40(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 40(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      192(DX), Y12
+	VMOVDQU      224(DX), Y13
+	VPBROADCASTD 44(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 44(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 44(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 48(DI), Y12
+	VMULPS       512(DX), Y12, Y13
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y13, Y6, Y6
+	VADDPS       (AX), Y6, Y6
+	VMULPS       576(DX), Y12, Y13
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y13, Y0, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VMULPS       544(DX), Y12, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       32(AX), Y7, Y6
+	VMULPS       608(DX), Y12, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y6, Y6
+	VMOVUPS      Y6, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       64(AX), Y8, Y6
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VSUBPS       Y2, Y6, Y6
+	VMOVUPS      Y6, 64(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y1, Y9, Y9
+	VADDPS       96(AX), Y9, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y1, Y10, Y10
+	VADDPS       128(AX), Y10, Y2
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 128(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VADDPS       160(AX), Y11, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMOVUPS      Y2, 160(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supersMin5BitsRun32x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin5BitsRun32x3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y12
+	VPMADDUBSW   Y12, Y4, Y4
+	VPMADDUBSW   Y12, Y5, Y5
+	VMOVDQU      64(CX), Y12
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     (DX), Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     32(DX), Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     (DX), Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     32(DX), Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y12
+	VPMADDUBSW   Y12, Y4, Y4
+	VPMADDUBSW   Y12, Y5, Y5
+	VMOVDQU      64(CX), Y12
+	VMOVDQU      96(CX), Y13
+	VPBROADCASTD 4(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      128(CX), Y12
+	VMOVDQU      160(CX), Y13
+	VPBROADCASTD 8(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	VMOVDQU      192(CX), Y12
+	VMOVDQU      224(CX), Y13
+	VPBROADCASTD 12(BX), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y0, Y0
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y14
+	VPMADDUBSW   Y14, Y12, Y15
+	VPADDW       Y15, Y2, Y2
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y12, Y12
+	VPADDW       Y12, Y4, Y4
+	VPMADDUBSW   Y14, Y13, Y14
+	VPADDW       Y14, Y5, Y5
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     (DX), Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     32(DX), Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     (DX), Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     32(DX), Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     (DX), Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     32(DX), Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VMOVDQU      (DX), Y12
+	VMOVDQU      32(DX), Y13
+	VPBROADCASTD 32(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 32(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 32(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      64(DX), Y12
+	VMOVDQU      96(DX), Y13
+	VPBROADCASTD 36(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 36(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 36(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      128(DX), Y12
+	VMOVDQU      160(DX), Y13
+	VPBROADCASTD 40(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 40(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 40(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      192(DX), Y12
+	VMOVDQU      224(DX), Y13
+	VPBROADCASTD 44(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 44(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 44(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 48(DI), Y12
+	VMULPS       512(DX), Y12, Y13
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y13, Y6, Y6
+	VADDPS       (AX), Y6, Y6
+	VMULPS       576(DX), Y12, Y13
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y13, Y0, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VMULPS       544(DX), Y12, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       32(AX), Y7, Y6
+	VMULPS       608(DX), Y12, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y6, Y6
+	VMOVUPS      Y6, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       64(AX), Y8, Y6
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VSUBPS       Y2, Y6, Y6
+	VMOVUPS      Y6, 64(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y1, Y9, Y9
+	VADDPS       96(AX), Y9, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y1, Y10, Y10
+	VADDPS       128(AX), Y10, Y2
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 128(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VADDPS       160(AX), Y11, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMOVUPS      Y2, 160(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supersMin2BitsRun16x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supersMin2BitsRun16x3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y12
+	VPSHUFB      integer_bothWords0<>+0(SB), Y12, Y12
+	VMOVDQU      32(DX), Y13
+	VPSHUFB      integer_bothWords0<>+0(SB), Y13, Y13
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      128(CX), Y14
+	VMOVDQU      160(CX), Y15
+	VPBROADCASTD 8(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      192(CX), Y14
+	VMOVDQU      224(CX), Y15
+	VPBROADCASTD 12(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VMOVDQU      (DX), Y12
+	VPSHUFB      integer_bothWords1<>+0(SB), Y12, Y12
+	VMOVDQU      32(DX), Y13
+	VPSHUFB      integer_bothWords1<>+0(SB), Y13, Y13
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      128(CX), Y14
+	VMOVDQU      160(CX), Y15
+	VPBROADCASTD 8(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      192(CX), Y14
+	VMOVDQU      224(CX), Y15
+	VPBROADCASTD 12(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VMOVDQU      (DX), Y12
+	VMOVDQU      32(DX), Y13
+	VPBROADCASTD (DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD (DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD (DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      64(DX), Y12
+	VMOVDQU      96(DX), Y13
+	VPBROADCASTD 4(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 4(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      128(DX), Y12
+	VMOVDQU      160(DX), Y13
+	VPBROADCASTD 8(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 8(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      192(DX), Y12
+	VMOVDQU      224(DX), Y13
+	VPBROADCASTD 12(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 12(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      256(DX), Y12
+	VMOVDQU      288(DX), Y13
+	VPBROADCASTD 16(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 16(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      320(DX), Y12
+	VMOVDQU      352(DX), Y13
+	VPBROADCASTD 20(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 20(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      384(DX), Y12
+	VMOVDQU      416(DX), Y13
+	VPBROADCASTD 24(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 24(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      448(DX), Y12
+	VMOVDQU      480(DX), Y13
+	VPBROADCASTD 28(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 28(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VBROADCASTSS 48(DI), Y12
+	VMULPS       512(DX), Y12, Y13
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y13, Y6, Y6
+	VADDPS       (AX), Y6, Y6
+	VMULPS       576(DX), Y12, Y13
+	VCVTDQ2PS    Y0, Y0
+	VMULPS       Y13, Y0, Y0
+	VSUBPS       Y0, Y6, Y6
+	VMOVUPS      Y6, (AX)
+	VMULPS       544(DX), Y12, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       32(AX), Y7, Y6
+	VMULPS       608(DX), Y12, Y0
+	VCVTDQ2PS    Y1, Y1
+	VMULPS       Y0, Y1, Y1
+	VSUBPS       Y1, Y6, Y6
+	VMOVUPS      Y6, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       64(AX), Y8, Y6
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y2, Y2
+	VMULPS       Y1, Y2, Y2
+	VSUBPS       Y2, Y6, Y6
+	VMOVUPS      Y6, 64(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y1, Y9, Y9
+	VADDPS       96(AX), Y9, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y3, Y3
+	VMULPS       Y1, Y3, Y3
+	VSUBPS       Y3, Y2, Y2
+	VMOVUPS      Y2, 96(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y1, Y10, Y10
+	VADDPS       128(AX), Y10, Y2
+	VMULPS       576(DX), Y0, Y1
+	VCVTDQ2PS    Y4, Y4
+	VMULPS       Y1, Y4, Y4
+	VSUBPS       Y4, Y2, Y2
+	VMOVUPS      Y2, 128(AX)
+	VMULPS       544(DX), Y0, Y1
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y1, Y11, Y11
+	VADDPS       160(AX), Y11, Y2
+	VMULPS       608(DX), Y0, Y1
+	VCVTDQ2PS    Y5, Y5
+	VMULPS       Y1, Y5, Y5
+	VSUBPS       Y5, Y2, Y2
+	VMOVUPS      Y2, 160(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers3BitsRun16x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers3BitsRun16x3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y12
+	VPSHUFB      integer_bothWords0<>+0(SB), Y12, Y12
+	VMOVDQU      32(DX), Y13
+	VPSHUFB      integer_bothWords0<>+0(SB), Y13, Y13
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      128(CX), Y14
+	VMOVDQU      160(CX), Y15
+	VPBROADCASTD 8(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      192(CX), Y14
+	VMOVDQU      224(CX), Y15
+	VPBROADCASTD 12(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VMOVDQU      (DX), Y12
+	VPSHUFB      integer_bothWords1<>+0(SB), Y12, Y12
+	VMOVDQU      32(DX), Y13
+	VPSHUFB      integer_bothWords1<>+0(SB), Y13, Y13
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      128(CX), Y14
+	VMOVDQU      160(CX), Y15
+	VPBROADCASTD 8(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 8(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 8(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	VMOVDQU      192(CX), Y14
+	VMOVDQU      224(CX), Y15
+	VPBROADCASTD 12(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 12(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 12(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000100, CX
+	ADDQ         $+16, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VMOVDQU      -512(DX), Y12
+	VMOVDQU      -480(DX), Y13
+	VPBROADCASTD (DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD (DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD (DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -448(DX), Y12
+	VMOVDQU      -416(DX), Y13
+	VPBROADCASTD 4(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 4(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -384(DX), Y12
+	VMOVDQU      -352(DX), Y13
+	VPBROADCASTD 8(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 8(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -320(DX), Y12
+	VMOVDQU      -288(DX), Y13
+	VPBROADCASTD 12(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 12(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -256(DX), Y12
+	VMOVDQU      -224(DX), Y13
+	VPBROADCASTD 16(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 16(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -192(DX), Y12
+	VMOVDQU      -160(DX), Y13
+	VPBROADCASTD 20(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 20(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -128(DX), Y12
+	VMOVDQU      -96(DX), Y13
+	VPBROADCASTD 24(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 24(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -64(DX), Y12
+	VMOVDQU      -32(DX), Y13
+	VPBROADCASTD 28(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 28(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VPSLLD       $0x02, Y0, Y0
+	VPSUBD       Y0, Y6, Y6
+	VPSLLD       $0x02, Y1, Y1
+	VPSUBD       Y1, Y7, Y7
+	VPSLLD       $0x02, Y2, Y2
+	VPSUBD       Y2, Y8, Y8
+	VPSLLD       $0x02, Y3, Y3
+	VPSUBD       Y3, Y9, Y9
+	VPSLLD       $0x02, Y4, Y4
+	VPSUBD       Y4, Y10, Y10
+	VPSLLD       $0x02, Y5, Y5
+	VPSUBD       Y5, Y11, Y11
+	VBROADCASTSS 48(DI), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       (AX), Y6, Y1
+	VMOVUPS      Y1, (AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       32(AX), Y7, Y0
+	VMOVUPS      Y0, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       64(AX), Y8, Y1
+	VMOVUPS      Y1, 64(AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VADDPS       96(AX), Y9, Y0
+	VMOVUPS      Y0, 96(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y1, Y10, Y10
+	VADDPS       128(AX), Y10, Y1
+	VMOVUPS      Y1, 128(AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VADDPS       160(AX), Y11, Y0
+	VMOVUPS      Y0, 160(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, DI
+	SUBQ         $0x01, R9
+	JNZ          block
+	VZEROUPPER
+	RET
+
+// func supers6BitsRun16x3AVX2(sums *float32, panel *int8, scales *byte, x *int8, strideX int, side *byte, strideSide int, blocks int)
+// Requires: AVX, AVX2
+TEXT ·supers6BitsRun16x3AVX2(SB), NOSPLIT, $0-64
+	MOVQ         sums+0(FP), AX
+	MOVQ         panel+8(FP), CX
+	MOVQ         scales+16(FP), DX
+	MOVQ         x+24(FP), BX
+	MOVQ         strideX+32(FP), SI
+	MOVQ         side+40(FP), DI
+	MOVQ         strideSide+48(FP), R8
+	MOVQ         blocks+56(FP), R9
+	VBROADCASTSS integer_words1<>+0(SB), Y0
+
+block:
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   $0x00000008, R10
+
+step:
+	VMOVDQU      (DX), Y12
+	VPSHUFB      integer_bothWords0<>+0(SB), Y12, Y12
+	VMOVDQU      32(DX), Y13
+	VPSHUFB      integer_bothWords0<>+0(SB), Y13, Y13
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VMOVDQU      (DX), Y12
+	VPSHUFB      integer_bothWords1<>+0(SB), Y12, Y12
+	VMOVDQU      32(DX), Y13
+	VPSHUFB      integer_bothWords1<>+0(SB), Y13, Y13
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VMOVDQU      (CX), Y4
+	VMOVDQU      32(CX), Y5
+	VPBROADCASTD (BX), Y1
+	VPMADDUBSW   Y1, Y4, Y0
+	VPMADDUBSW   Y1, Y5, Y1
+	VPBROADCASTD (BX)(SI*1), Y3
+	VPMADDUBSW   Y3, Y4, Y2
+	VPMADDUBSW   Y3, Y5, Y3
+	VPBROADCASTD (BX)(SI*2), Y14
+	VPMADDUBSW   Y14, Y4, Y4
+	VPMADDUBSW   Y14, Y5, Y5
+	VMOVDQU      64(CX), Y14
+	VMOVDQU      96(CX), Y15
+	VPBROADCASTD 4(BX), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y0, Y0
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y1, Y1
+	VPBROADCASTD 4(BX)(SI*1), Y16
+	VPMADDUBSW   Y16, Y14, Y17
+	VPADDW       Y17, Y2, Y2
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y3, Y3
+	VPBROADCASTD 4(BX)(SI*2), Y16
+	VPMADDUBSW   Y16, Y14, Y14
+	VPADDW       Y14, Y4, Y4
+	VPMADDUBSW   Y16, Y15, Y16
+	VPADDW       Y16, Y5, Y5
+	ADDQ         $0x00000080, CX
+	ADDQ         $+8, BX
+	VPMADDWD     Y12, Y0, Y0
+	VPADDD       Y0, Y6, Y6
+	VPMADDWD     Y13, Y1, Y1
+	VPADDD       Y1, Y7, Y7
+	VPMADDWD     Y12, Y2, Y2
+	VPADDD       Y2, Y8, Y8
+	VPMADDWD     Y13, Y3, Y3
+	VPADDD       Y3, Y9, Y9
+	VPMADDWD     Y12, Y4, Y4
+	VPADDD       Y4, Y10, Y10
+	VPMADDWD     Y13, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	ADDQ         $0x00000040, DX
+	SUBQ         $0x01, R10
+	JNZ          step
+	VXORPS       Y0, Y0, Y0
+	VXORPS       Y1, Y1, Y1
+	VXORPS       Y2, Y2, Y2
+	VXORPS       Y3, Y3, Y3
+	VXORPS       Y4, Y4, Y4
+	VXORPS       Y5, Y5, Y5
+	VMOVDQU      -512(DX), Y12
+	VMOVDQU      -480(DX), Y13
+	VPBROADCASTD (DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD (DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD (DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -448(DX), Y12
+	VMOVDQU      -416(DX), Y13
+	VPBROADCASTD 4(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 4(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 4(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -384(DX), Y12
+	VMOVDQU      -352(DX), Y13
+	VPBROADCASTD 8(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 8(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 8(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -320(DX), Y12
+	VMOVDQU      -288(DX), Y13
+	VPBROADCASTD 12(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 12(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 12(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -256(DX), Y12
+	VMOVDQU      -224(DX), Y13
+	VPBROADCASTD 16(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 16(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 16(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -192(DX), Y12
+	VMOVDQU      -160(DX), Y13
+	VPBROADCASTD 20(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 20(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 20(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -128(DX), Y12
+	VMOVDQU      -96(DX), Y13
+	VPBROADCASTD 24(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 24(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 24(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VMOVDQU      -64(DX), Y12
+	VMOVDQU      -32(DX), Y13
+	VPBROADCASTD 28(DI), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y0, Y0
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y1, Y1
+	VPBROADCASTD 28(DI)(R8*1), Y14
+	VPMADDWD     Y14, Y12, Y15
+	VPADDD       Y15, Y2, Y2
+	VPMADDWD     Y14, Y13, Y14
+	VPADDD       Y14, Y3, Y3
+	VPBROADCASTD 28(DI)(R8*2), Y14
+	VPMADDWD     Y14, Y12, Y12
+	VPADDD       Y12, Y4, Y4
+	VPMADDWD     Y14, Y13, Y12
+	VPADDD       Y12, Y5, Y5
+	VPSLLD       $0x05, Y0, Y0
+	VPSUBD       Y0, Y6, Y6
+	VPSLLD       $0x05, Y1, Y1
+	VPSUBD       Y1, Y7, Y7
+	VPSLLD       $0x05, Y2, Y2
+	VPSUBD       Y2, Y8, Y8
+	VPSLLD       $0x05, Y3, Y3
+	VPSUBD       Y3, Y9, Y9
+	VPSLLD       $0x05, Y4, Y4
+	VPSUBD       Y4, Y10, Y10
+	VPSLLD       $0x05, Y5, Y5
+	VPSUBD       Y5, Y11, Y11
+	VBROADCASTSS 48(DI), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y6, Y6
+	VMULPS       Y1, Y6, Y6
+	VADDPS       (AX), Y6, Y1
+	VMOVUPS      Y1, (AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y7, Y7
+	VMULPS       Y0, Y7, Y7
+	VADDPS       32(AX), Y7, Y0
+	VMOVUPS      Y0, 32(AX)
+	VBROADCASTSS 48(DI)(R8*1), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y8, Y8
+	VMULPS       Y1, Y8, Y8
+	VADDPS       64(AX), Y8, Y1
+	VMOVUPS      Y1, 64(AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y9, Y9
+	VMULPS       Y0, Y9, Y9
+	VADDPS       96(AX), Y9, Y0
+	VMOVUPS      Y0, 96(AX)
+	VBROADCASTSS 48(DI)(R8*2), Y0
+	VMULPS       512(DX), Y0, Y1
+	VCVTDQ2PS    Y10, Y10
+	VMULPS       Y1, Y10, Y10
+	VADDPS       128(AX), Y10, Y1
+	VMOVUPS      Y1, 128(AX)
+	VMULPS       544(DX), Y0, Y0
+	VCVTDQ2PS    Y11, Y11
+	VMULPS       Y0, Y11, Y11
+	VADDPS       160(AX), Y11, Y0
+	VMOVUPS      Y0, 160(AX)
+	ADDQ         $0x00000280, DX
+	ADDQ         $+160, DI
 	SUBQ         $0x01, R9
 	JNZ          block
 	VZEROUPPER

@@ -20,7 +20,7 @@ type integerTiles struct {
 	panelLayout
 	decode  *decoders
 	inputs  []int
-	kernels map[gguf.Type][]integerFunc // by number of activation rows as in inputs
+	kernels map[gguf.Type][]integerFunc // by number of activation rows as in inputs; nil where there is none for so many
 }
 
 // panelLayout lays out panels of weight rows.
@@ -58,26 +58,47 @@ func (l panelLayout) raised() panelLayout {
 	return l
 }
 
-func integerTilesAVX2() *integerTiles {
-	t := &integerTiles{
+// byType is quantPanel by those tiles that have kernels for the type of the weights.
+func byType(all ...*integerTiles) func(m *product, s *scratch, from, to int) {
+	return func(m *product, s *scratch, from, to int) {
+		for _, t := range all {
+			if t.kernels[m.w.Type] != nil {
+				t.panel(m, s, from, to)
+				return
+			}
+		}
+	}
+}
+
+// signedTilesAVX2 are for formats whose codes take all of eight bits.
+func signedTilesAVX2() *integerTiles {
+	blocks := []integerFunc{blocks4AVX2, blocks2AVX2, blocks1AVX2}
+	return &integerTiles{
 		panelLayout: layoutAVX2(), decode: &decodersAVX2, inputs: []int{4, 2, 1},
 		kernels: map[gguf.Type][]integerFunc{
-			gguf.Q8_0: {blocks4AVX2, blocks2AVX2, blocks1AVX2},
-			gguf.Q4_0: {blocks4Bitsx4AVX2, blocks4Bitsx2AVX2, blocks4Bitsx1AVX2},
-			gguf.Q5_0: {blocks5Bitsx4AVX2, blocks5Bitsx2AVX2, blocks5Bitsx1AVX2},
-			gguf.Q4_1: {blocksMin4Bitsx4AVX2, blocksMin4Bitsx2AVX2, blocksMin4Bitsx1AVX2},
-			gguf.Q5_1: {blocksMin5Bitsx4AVX2, blocksMin5Bitsx2AVX2, blocksMin5Bitsx1AVX2},
-
-			gguf.Q2_K:   {supersMin2BitsRun16x4AVX2, supersMin2BitsRun16x2AVX2, supersMin2BitsRun16x1AVX2},
-			gguf.Q3_K:   {supers3BitsRun16x4AVX2, supers3BitsRun16x2AVX2, supers3BitsRun16x1AVX2},
-			gguf.Q4_K:   {supersMin4BitsRun32x4AVX2, supersMin4BitsRun32x2AVX2, supersMin4BitsRun32x1AVX2},
-			gguf.Q5_K:   {supersMin5BitsRun32x4AVX2, supersMin5BitsRun32x2AVX2, supersMin5BitsRun32x1AVX2},
-			gguf.Q6_K:   {supers6BitsRun16x4AVX2, supers6BitsRun16x2AVX2, supers6BitsRun16x1AVX2},
-			gguf.IQ4_XS: {supers32x4AVX2, supers32x2AVX2, supers32x1AVX2},
+			gguf.Q8_0: blocks, gguf.IQ4_NL: blocks, gguf.IQ4_XS: {supers32x4AVX2, supers32x2AVX2, supers32x1AVX2},
 		},
 	}
-	t.kernels[gguf.IQ4_NL] = t.kernels[gguf.Q8_0]
-	t.raise = map[gguf.Type]int8{gguf.Q4_0: 8, gguf.Q5_0: 16, gguf.Q3_K: 4, gguf.Q6_K: 32} // as they are stored
+}
+
+// narrowTilesAVX2 are for the others; the codes in a panel are as they are stored, before the format's offset is subtracted.
+func narrowTilesAVX2() *integerTiles {
+	t := &integerTiles{
+		panelLayout: layoutAVX2(), decode: &decodersAVX2, inputs: []int{3, 2, 1},
+		kernels: map[gguf.Type][]integerFunc{
+			gguf.Q4_0: {blocks4Bitsx3AVX2, blocks4Bitsx2AVX2, blocks4Bitsx1AVX2},
+			gguf.Q5_0: {nil, blocks5Bitsx2AVX2, blocks5Bitsx1AVX2},
+			gguf.Q4_1: {blocksMin4Bitsx3AVX2, blocksMin4Bitsx2AVX2, blocksMin4Bitsx1AVX2},
+			gguf.Q5_1: {nil, blocksMin5Bitsx2AVX2, blocksMin5Bitsx1AVX2},
+			gguf.Q2_K: {supersMin2BitsRun16x3AVX2, supersMin2BitsRun16x2AVX2, supersMin2BitsRun16x1AVX2},
+			gguf.Q3_K: {supers3BitsRun16x3AVX2, supers3BitsRun16x2AVX2, supers3BitsRun16x1AVX2},
+			gguf.Q4_K: {supersMin4BitsRun32x3AVX2, supersMin4BitsRun32x2AVX2, supersMin4BitsRun32x1AVX2},
+			gguf.Q5_K: {supersMin5BitsRun32x3AVX2, supersMin5BitsRun32x2AVX2, supersMin5BitsRun32x1AVX2},
+			gguf.Q6_K: {supers6BitsRun16x3AVX2, supers6BitsRun16x2AVX2, supers6BitsRun16x1AVX2},
+		},
+	}
+	t.rows = 16
+	t.raise = map[gguf.Type]int8{gguf.Q4_0: 8, gguf.Q5_0: 16, gguf.Q3_K: 4, gguf.Q6_K: 32}
 	return t
 }
 
@@ -152,7 +173,7 @@ func (t *integerTiles) multiply(m *product, f *format, s *scratch, k, depth int)
 	kernels := t.kernels[m.w.Type]
 	scales := (*byte)(unsafe.Pointer(&s.panel.laneSide[0]))
 	for i, j := 0, 0; i < m.in.n; {
-		if m.in.n-i < t.inputs[j] {
+		if m.in.n-i < t.inputs[j] || kernels[j] == nil {
 			j++
 			continue
 		}

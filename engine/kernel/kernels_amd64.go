@@ -39,8 +39,7 @@ func avx2() kernels {
 			gguf.Q8_0: widenRowsQ8_0AVX2, gguf.Q4_0: widenRowsQ4_0AVX2,
 		},
 	}
-	i := integerTilesAVX2()
-	k.floatPanel, k.quantPanel, k.widen = f.panel, i.panel, f.widen
+	k.floatPanel, k.quantPanel, k.widen = f.panel, byType(narrowTilesAVX2(), signedTilesAVX2()), f.widen
 	k.dot32 = dot32OnAVX2
 	k.dotCells, k.dotCodedCells, k.addHalves = dotCellsOnAVX2, dotCodedCellsOnAVX2, addHalvesOnAVX2
 	k.scaleMax, k.expBelow = scaleMaxOn(scaleMaxAVX2), expBelowOnAVX2

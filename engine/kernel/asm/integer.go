@@ -36,10 +36,14 @@ func integer() {
 	for _, t := range []integerTile{{avx2, 1, 1}, {avx2, 1, 2}, {avx2, 1, 4}} {
 		t.blocks(false)
 		t.supers(32, false)
+	}
+	for _, t := range []integerTile{{avx2, 2, 1}, {avx2, 2, 2}, {avx2, 2, 3}} {
 		for _, bits := range []int{4, 5} {
 			n := narrowTile{t, bits}
-			n.blocks(false)
-			n.blocks(true)
+			if bits == 4 || t.inputs < 3 { // there are no more registers
+				n.blocks(false)
+				n.blocks(true)
+			}
 			n.supers(32, true)
 		}
 		narrowTile{t, 2}.supers(16, true)

@@ -24,39 +24,48 @@ func (t narrowTile) offsetBits() uint64 { return uint64(t.bits - 1) }
 
 // words sets acc to sums of products, two words for each row, of so many groups of four codes, and moves on.
 func (t narrowTile) words(s *integerState, xr rows, groups int) {
+	step := t.rows() * 4
 	for g := range groups {
-		w := YMM()
-		VMOVDQU(Mem{Base: s.panel, Disp: g * s.bytes}, w)
+		w := s.width.vectors(s.vectors)
+		for v := range w {
+			VMOVDQU(Mem{Base: s.panel, Disp: g*step + v*s.bytes}, w[v])
+		}
 		for i := range s.inputs {
-			x, acc := YMM(), s.acc[i][0]
+			x := YMM()
 			VPBROADCASTD(xr.at(i, 4*g), x)
-			if g == 0 {
-				VPMADDUBSW(x, w, acc)
-			} else {
-				VPMADDUBSW(x, w, x)
-				VPADDW(x, acc, acc)
+			for v, acc := range s.acc[i] {
+				if g == 0 {
+					VPMADDUBSW(x, w[v], acc)
+					continue
+				}
+				y := x
+				if v+1 < s.vectors {
+					y = YMM()
+				}
+				VPMADDUBSW(x, w[v], y)
+				VPADDW(y, acc, acc)
 			}
 		}
 	}
-	ADDQ(U32(groups*s.bytes), s.panel)
+	ADDQ(U32(groups*step), s.panel)
 	xr.advance(4 * groups)
 }
 
 // run adds the products of a run of codes, multiplied by the pair of words that scale has for each row, to whole; or sets it,
 // if it is the first.
-func (t narrowTile) run(s *integerState, xr rows, codes int, scale reg.VecVirtual, whole [][]reg.VecVirtual, first bool) {
+func (t narrowTile) run(s *integerState, xr rows, codes int, scale []Op, whole [][]reg.VecVirtual, first bool) {
 	n := min(codes/4, t.groups())
 	for g := 0; g < codes/4; g += n {
 		t.words(s, xr, n)
-		for i := range s.inputs {
-			acc := s.acc[i][0]
+		s.each(func(i, v int) {
+			acc := s.acc[i][v]
 			if first && g == 0 {
-				VPMADDWD(scale, acc, whole[i][0])
+				VPMADDWD(scale[v], acc, whole[i][v])
 			} else {
-				VPMADDWD(scale, acc, acc)
-				VPADDD(acc, whole[i][0], whole[i][0])
+				VPMADDWD(scale[v], acc, acc)
+				VPADDD(acc, whole[i][v], whole[i][v])
 			}
-		}
+		})
 	}
 }
 
@@ -71,7 +80,8 @@ func (t narrowTile) kernelName(name string, minima bool) string {
 func (t narrowTile) blocks(minima bool) {
 	t.blocksAdding(t.kernelName("blocks", minima)+"x", minima, func(s *integerState, xr, sr rows) {
 		whole := s.grid()
-		t.run(s, xr, 32, s.ones, whole, true)
+		ones := repeated("eachWord1", 0x0001000100010001, 0x0001000100010001)
+		t.run(s, xr, 32, []Op{ones, ones}, whole, true)
 		s.acc = whole
 		if minima {
 			return
@@ -80,7 +90,9 @@ func (t narrowTile) blocks(minima bool) {
 			x := YMM()
 			VPBROADCASTD(sr.at(i, blockSideSum), x)
 			VPSLLD(Imm(t.offsetBits()), x, x)
-			VPSUBD(x, s.acc[i][0], s.acc[i][0])
+			for _, acc := range s.acc[i] {
+				VPSUBD(x, acc, acc)
+			}
 		}
 	}, addProduct)
 }
@@ -96,16 +108,18 @@ func (t narrowTile) supers(run int, minima bool) {
 		steps := GP64()
 		MOVQ(U32(8), steps)
 		loop("step", steps, 1, func() {
-			scales := YMM()
-			VMOVDQU(Mem{Base: s.scales}, scales) // of 32 elements: twice the same; of 16: two
-			if run == 32 {
-				t.run(s, xr, 32, scales, whole, false)
-			} else {
-				for part := range 2 {
-					scale := YMM()
-					VPSHUFB(bothWords(part), scales, scale)
-					t.run(s, xr, 16, scale, whole, false)
+			for part := range 32 / run {
+				scales := make([]Op, s.vectors) // of 32 elements: twice the same; of 16: two
+				for v := range scales {
+					m := Mem{Base: s.scales, Disp: v * s.bytes}
+					if scales[v] = m; run == 16 {
+						scale := YMM()
+						VMOVDQU(m, scale)
+						VPSHUFB(bothWords(part), scale, scale)
+						scales[v] = scale
+					}
 				}
+				t.run(s, xr, run, scales, whole, false)
 			}
 			ADDQ(U32(field), s.scales)
 		})
