@@ -24,7 +24,19 @@ type downloader struct {
 func newDownloader() *downloader {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = time.Minute
-	return &downloader{client: &http.Client{Transport: t}, token: os.Getenv("HF_TOKEN"), attempts: 6, backoff: time.Second, idle: time.Minute}
+	return &downloader{client: &http.Client{Transport: t, CheckRedirect: keepToken}, token: os.Getenv("HF_TOKEN"), attempts: 6, backoff: time.Second, idle: time.Minute}
+}
+
+// keepToken leaves the token out where a hub redirects to anything but itself. The HTTP client alone would send it to hosts below
+// the hub's name, to other ports, and unencrypted.
+func keepToken(req *http.Request, via []*http.Request) error {
+	if hub := via[0].URL; req.URL.Scheme != hub.Scheme || req.URL.Host != hub.Host {
+		req.Header.Del("Authorization")
+	}
+	if len(via) >= 10 {
+		return errors.New("stopped after 10 redirects")
+	}
+	return nil
 }
 
 // StatusError is an answer of a server other than a file.

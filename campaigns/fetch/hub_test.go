@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -428,6 +429,36 @@ func TestATokenGoesToTheHubAloneAndEncryptedOnly(t *testing.T) {
 		if got := strings.Join(seen, ","); err != nil || got != want {
 			t.Errorf("%s: %q, %v; want %q", name, got, err, want)
 		}
+	}
+}
+
+// Hubs send downloads to hosts below their own name, or to another port, which are not the hub.
+func TestATokenDoesNotFollowToANeighbourOfTheHub(t *testing.T) {
+	for name, start := range map[string]func(http.Handler) *httptest.Server{"another port": httptest.NewTLSServer, "not encrypted": httptest.NewServer} {
+		var seen []string
+		elsewhere := start(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen = append(seen, "elsewhere "+r.Header.Get("Authorization"))
+			_, _ = w.Write(modelBytes())
+		}))
+		server := httptest.NewUnstartedServer(nil)
+		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen = append(seen, "hub "+r.Header.Get("Authorization"))
+			if r.URL.Path != "/again" {
+				http.Redirect(w, r, server.URL+"/again", http.StatusFound)
+				return
+			}
+			http.Redirect(w, r, elsewhere.URL, http.StatusFound)
+		})
+		server.StartTLS()
+		d := newDownloader()
+		d.client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		d.token, d.attempts = "secret", 1
+		err := d.download(t.Context(), server.URL+modelURL, filepath.Join(t.TempDir(), "model"), func(int64, int64) {})
+		if got := strings.Join(seen, ","); err != nil || got != "hub Bearer secret,hub Bearer secret,elsewhere " {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		server.Close()
+		elsewhere.Close()
 	}
 }
 
