@@ -106,7 +106,7 @@ func (h Hub) fill(ctx context.Context, folder string, progress Progress) error {
 		if err := h.download(ctx, d, base, folder, progress); err != nil {
 			return err
 		}
-		err := h.verify(folder)
+		err := h.verify(ctx, folder)
 		var wrong *HashError
 		if !errors.As(err, &wrong) {
 			return err
@@ -150,16 +150,12 @@ func (h Hub) discard(folder string) error {
 }
 
 // verify compares the hash of all parts.
-func (h Hub) verify(folder string) error {
+func (h Hub) verify(ctx context.Context, folder string) error {
 	sum := sha256.New()
 	var size int64
 	for _, part := range h.parts() {
-		f, err := os.Open(filepath.Join(folder, path.Base(part)))
+		n, err := hashFile(ctx, sum, filepath.Join(folder, path.Base(part)))
 		if err != nil {
-			return err
-		}
-		n, err := io.Copy(sum, f)
-		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 		size += n
@@ -168,6 +164,28 @@ func (h Hub) verify(folder string) error {
 		return &HashError{Source: h.String(), Bytes: size, Got: got, Want: h.SHA256}
 	}
 	return nil
+}
+
+// hashFile adds a file to a hash as long as ctx goes on: a large one takes minutes.
+func hashFile(ctx context.Context, sum io.Writer, path string) (size int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	for {
+		if err := ctx.Err(); err != nil {
+			return size, err
+		}
+		n, err := io.CopyN(sum, f, 64<<20)
+		size += n
+		if err == io.EOF {
+			return size, nil
+		}
+		if err != nil {
+			return size, err
+		}
+	}
 }
 
 // HashError is a download that is not what was asked for. Nothing of it is kept.

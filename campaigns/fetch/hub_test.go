@@ -404,6 +404,22 @@ func TestASplitModelIsFetchedWholeAndHashedOverAllParts(t *testing.T) {
 	}
 }
 
+func TestVerifyingStopsWithTheCommandAndTheDownloadIsKept(t *testing.T) {
+	s := serve(t, &hub{})
+	ctx, cancel := context.WithCancel(t.Context())
+	path, err := Get(ctx, s, func(_ string, done, total int64) {
+		if done == total {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %q, %v", path, err)
+	}
+	if got := inCache(t); got != "KEY.partial/model.gguf:300000" {
+		t.Errorf("the cache has %s", got)
+	}
+}
+
 func TestATokenGoesToTheHubAloneAndEncryptedOnly(t *testing.T) {
 	var seen []string
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
