@@ -164,6 +164,7 @@ func ReadChoices(in Input) ([]ChoiceTask, error) {
 	}
 	tasks := make([]ChoiceTask, 0, n)
 	seen := make(map[string]int)
+	left := len(in.Data) - 4 - 4*n // bytes for tasks
 	for i := range n {
 		offset, _ := head.number()
 		if offset < 4+4*n || offset > len(in.Data) {
@@ -173,6 +174,9 @@ func ReadChoices(in Input) ([]ChoiceTask, error) {
 		t, err := r.task()
 		if err != nil {
 			return fail("task %d, at byte %d: %v", i, offset, err)
+		}
+		if left -= r.at - offset; left < 0 {
+			return fail("task %d, at byte %d, overlaps with tasks before it: together they are longer than the file", i, offset)
 		}
 		t.File, t.Index = in.Name, i
 		key := hashLines(t.texts()...)

@@ -205,6 +205,23 @@ func choiceFile(tasks ...ChoiceTask) []byte {
 	return append(head, body...)
 }
 
+// A file may not claim more text than it has: tasks that lie inside one another would be read again and again.
+func TestChoicesThatOverlapAreRefused(t *testing.T) {
+	put := binary.LittleEndian.AppendUint32
+	const n = 1000
+	end := 4 + 4*n + 4*n // where every question ends: each begins with the length of what is left
+	b := put(nil, n)
+	for i := range n {
+		b = put(b, uint32(4+4*n+4*i))
+	}
+	for i := range n {
+		b = put(b, uint32(end-(4+4*n+4*i)-4))
+	}
+	b = append(b, choiceFile(ChoiceTask{Question: "", Answers: []string{"a", "b"}})[12:]...)
+	_, err := ReadChoices(Input{"f", b})
+	checkFormatError(t, "overlapping", err, 0, "overlaps")
+}
+
 func FuzzReadChoices(f *testing.F) {
 	f.Add(choiceFile(ChoiceTask{Question: "Q?", Answers: []string{"yes", "no", "maybe"}, Gold: 1}))
 	f.Fuzz(func(t *testing.T, b []byte) {
