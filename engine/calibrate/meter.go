@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -70,7 +71,11 @@ func (t *meter) fill(ctx context.Context, chunk int, masks []drop.Mask) error {
 		// Passes of even size rather than full ones and a remainder.
 		passes := (len(masks) + most - 1) / most
 		n := (len(masks) + passes - 1) / passes
-		if err := t.journal.add(t.pass(chunk, masks[:n], known)); err != nil {
+		entries, err := t.pass(chunk, masks[:n], known)
+		if err != nil {
+			return err
+		}
+		if err := t.journal.add(entries); err != nil {
 			return err
 		}
 		masks = masks[n:]
@@ -93,7 +98,7 @@ func relatives(a, b drop.Mask) int {
 }
 
 // pass runs masks on a chunk, and the undropped model as well where its hidden states are not known.
-func (t *meter) pass(chunk int, masks []drop.Mask, known bool) []entry {
+func (t *meter) pass(chunk int, masks []drop.Mask, known bool) ([]entry, error) {
 	tokens, outputs := t.corpus.chunks[chunk], t.corpus.outputs
 	if !known && t.variants.Masks() == 1 {
 		t.base[chunk] = slices.Clone(t.variants.Run(tokens, outputs, []drop.Mask{{}}))
@@ -110,8 +115,8 @@ func (t *meter) pass(chunk int, masks []drop.Mask, known bool) []entry {
 	return t.score(chunk, t.base[chunk], hidden, masks)
 }
 
-// score compares predictions: base [outputs][Embd], hidden [masks][outputs][Embd].
-func (t *meter) score(chunk int, base, hidden []float32, masks []drop.Mask) []entry {
+// score compares predictions: base [outputs][Embd], hidden [masks][outputs][Embd]. The error is a *NotFiniteError.
+func (t *meter) score(chunk int, base, hidden []float32, masks []drop.Mask) ([]entry, error) {
 	n, rows := len(t.corpus.outputs), 1+len(masks)
 	embd := len(base) / n
 	nll, kl := make([]float64, rows*n), make([]float64, rows*n)
@@ -149,7 +154,26 @@ func (t *meter) score(chunk int, base, hidden []float32, masks []drop.Mask) []en
 		r := i + 1
 		out = append(out, entry{Mask: m.Canonical(), Chunk: chunk, NLL: mean(nll[r*n : (r+1)*n]), KL: mean(kl[r*n : (r+1)*n])})
 	}
-	return out
+	for _, e := range out {
+		if v := e.NLL + e.KL; math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, &NotFiniteError{e.Mask, chunk, v}
+		}
+	}
+	return out, nil
+}
+
+// NotFiniteError is a damage that is not a number, or infinite: it can be neither compared nor stored.
+type NotFiniteError struct {
+	Mask  string // layers whose attention was dropped; "" = none
+	Chunk int
+	Value float64
+}
+
+func (e *NotFiniteError) Error() string {
+	if e.Mask == "" {
+		return fmt.Sprintf("calibration: chunk %d: the model gives a log-probability of %v with nothing dropped: its weights make it overflow", e.Chunk, e.Value)
+	}
+	return fmt.Sprintf("calibration: chunk %d: the model gives a log-probability of %v without the attention of layers %s: it overflows there", e.Chunk, e.Value, e.Mask)
 }
 
 func logSumExp(x []float32) float64 {

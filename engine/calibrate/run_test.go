@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"attnbudget/engine/drop"
 	"attnbudget/engine/eval"
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/model"
 )
 
 const glossaryName = "builtin:glossary-5m"
@@ -330,7 +332,8 @@ func TestTooLittleTextIsRefused(t *testing.T) {
 
 func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, s := range []Settings{
-		{Budget: -1}, {Budget: 0.1, MaxDamage: 0.05}, {Budget: math.NaN()}, {NCtx: -1}, {Search: -1}, {Beam: -2}, {Alpha: 1},
+		{Budget: -1}, {Budget: 0.1, MaxDamage: 0.05}, {Budget: math.NaN()}, {NCtx: -1}, {Search: -1}, {Beam: -2}, {Alpha: 1}, {Alpha: math.NaN()},
+		{MaxDamage: math.Inf(1)}, {Budget: math.Inf(1)}, {Alpha: math.Inf(-1)}, {Metric: "ppl"}, {Strategy: "annealing"},
 	} {
 		job := short(t, tiny(t, "llama"))
 		job.Settings = s
@@ -350,5 +353,26 @@ func TestSplitsAreHalvesOfTheText(t *testing.T) {
 		if s[len(s)-1] >= 20 || h[0] < 20 || h[len(h)-1] >= 40 {
 			t.Errorf("%v: %v and %v overlap", n, s, h)
 		}
+	}
+}
+
+func TestALayerWithoutWhichTheModelOverflowsIsNamed(t *testing.T) {
+	m := tiny(t, "llama")
+	v, err := m.NewVariants(engine.VariantsOptions{Tokens: 64, Masks: 2, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.Close()
+	chunk := make([]int32, 64)
+	for i := range chunk {
+		chunk[i] = int32(i)
+	}
+	c := &corpus{chunks: [][]int32{chunk}, outputs: []int{40, 41}}
+	infinite := slices.Repeat([]float32{float32(math.Inf(1))}, m.Info().Embd)
+	v.Replace(engine.NewSurrogates(drop.Mask{}, model.Surrogates{2: {Bias: infinite}}))
+	meter := newMeter(m, v, c, &journal{known: map[place]entry{}})
+	_, err = meter.measure(t.Context(), 0, masks(t, m.Roles(), []int{2}))
+	if err == nil || !strings.Contains(err.Error(), "layers 2") || !strings.Contains(err.Error(), "NaN") {
+		t.Errorf("%v", err)
 	}
 }

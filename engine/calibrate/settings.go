@@ -1,6 +1,9 @@
 package calibrate
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Strategy is how masks are searched.
 type Strategy string
@@ -83,6 +86,17 @@ func (s Settings) check() error {
 	} {
 		if n.value < 0 {
 			return fmt.Errorf("calibration: the %s is %d, expected a positive number", n.name, n.value)
+		}
+	}
+	if _, err := ParseMetric(string(s.Metric)); err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	if _, err := ParseStrategy(string(s.Strategy)); err != nil {
+		return fmt.Errorf("calibration: %w", err)
+	}
+	for _, n := range []float64{s.Budget, s.MaxDamage, s.Alpha} {
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			return fmt.Errorf("calibration: the quality budget is %g, the damage where the search ends %g nats, the error rate %g: expected finite numbers, as a report can hold no others", s.Budget, s.MaxDamage, s.Alpha)
 		}
 	}
 	if !(s.Budget > 0) || !(s.MaxDamage >= s.Budget) {
