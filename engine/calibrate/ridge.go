@@ -182,8 +182,14 @@ func (m *moments) residual(f fit) float64 {
 	return sum - 2*mat.Sum(&wy) + mat.Sum(&q) + 2*mat.Dot(&wb, mat.NewVecDense(e, m.h))
 }
 
-// total is the sum of squares of y, what dropping the branch loses.
-func (m *moments) total() float64 { return m.yy }
+// explained is the share of the sum of squares of y, which is what dropping the branch loses, that a fit with the given residual
+// accounts for. Of a branch that gives nothing, nothing is missing.
+func (m *moments) explained(residual float64) float64 {
+	if m.yy == 0 {
+		return 1
+	}
+	return 1 - residual/m.yy
+}
 
 // ridges are the penalties that are tried.
 var ridges = [...]float64{1e-4, 1e-3, 1e-2, 1e-1, 1}
@@ -193,7 +199,7 @@ var ridges = [...]float64{1e-4, 1e-3, 1e-2, 1e-1, 1}
 func best(seen, unseen *moments, r int) (f fit, explained float64, err error) {
 	if seen.hh == nil {
 		f = seen.constant()
-		explained = 1 - unseen.residual(f)/unseen.total()
+		explained = unseen.explained(unseen.residual(f))
 		seen.join(unseen)
 		return seen.constant(), explained, nil
 	}
@@ -207,9 +213,10 @@ func best(seen, unseen *moments, r int) (f fit, explained float64, err error) {
 			least, lambda = e, l
 		}
 	}
+	share := unseen.explained(least)
 	seen.join(unseen)
 	f, err = seen.ridge(r, lambda)
-	return f, 1 - least/unseen.total(), err
+	return f, share, err
 }
 
 // surrogate is f as the engine wants it.

@@ -78,14 +78,14 @@ func TestRidgeFindsALinearMapOfItsRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if share := errorOf(f, h, y, embd) / m.total(); share > 1e-6 {
+	if share := errorOf(f, h, y, embd) / m.yy; share > 1e-6 {
 		t.Errorf("%g of the output is left unexplained", share)
 	}
 	low, err := m.ridge(rank-1, 1e-9)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if share := errorOf(low, h, y, embd) / m.total(); share < 1e-3 {
+	if share := errorOf(low, h, y, embd) / m.yy; share < 1e-3 {
 		t.Errorf("a smaller rank explains all but %g: the rank is not kept to", share)
 	}
 }
@@ -103,7 +103,7 @@ func TestResidualIsTheSumOfSquaredErrors(t *testing.T) {
 			h, y []float64
 		}{{m, h, y}, {unseen, other, theirs}} {
 			want := errorOf(f, on.h, on.y, embd)
-			if got := on.m.residual(f); math.Abs(got-want) > 1e-8*on.m.total() {
+			if got := on.m.residual(f); math.Abs(got-want) > 1e-8*on.m.yy {
 				t.Errorf("residual %v, sum of squared errors %v", got, want)
 			}
 		}
@@ -160,5 +160,24 @@ func TestRidgeIsAMinimum(t *testing.T) {
 		}
 		f.d.Set(i, j, old)
 		f.b[i] -= step
+	}
+}
+
+// Blocks that are added to a model to be trained begin with an output of zero.
+func TestABranchThatGivesNothingIsReproducedByNothing(t *testing.T) {
+	h, _ := affine(rand.New(rand.NewPCG(1, 1)), 60, 6, 2, 0)
+	for _, linear := range []bool{false, true} {
+		seen, unseen := newMoments(6, linear), newMoments(6, linear)
+		seen.add(h, make([]float64, len(h)))
+		unseen.add(h, make([]float64, len(h)))
+		f, explained, err := best(seen, unseen, 2)
+		if err != nil || explained != 1 {
+			t.Errorf("linear %t: %v explained, %v", linear, explained, err)
+		}
+		for _, v := range f.surrogate().Bias {
+			if v != 0 {
+				t.Errorf("linear %t: constant %v", linear, v)
+			}
+		}
 	}
 }
