@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"attnbudget/atomicfile"
+	"attnbudget/cachedir"
 	"attnbudget/engine/builtin"
 	"attnbudget/engine/calibrate"
 	"attnbudget/engine/source"
@@ -108,11 +109,17 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 		report = f.model.reportPath()
 	}
 	base := strings.TrimSuffix(report, ".json")
+	journal := base + ".journal"
+	unlock, err := cachedir.Lock(c.Context(), journal)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	bar := newBar(c.ErrOrStderr(), "calibrate")
 	defer bar.done()
 	r, err := calibrate.Run(c.Context(), calibrate.Job{
 		Model: m, Fingerprint: fingerprint, Text: text.Data, TextName: text.Name, Settings: f.settings,
-		Journal: base + ".journal", AtOnce: f.atOnce, Threads: f.model.threads, Surrogate: plan,
+		Journal: journal, AtOnce: f.atOnce, Threads: f.model.threads, Surrogate: plan,
 		SurrogateFile: func(profile string) string { return base + "." + profile + ".surrogate.gguf" },
 		Progress:      func(p calibrate.Progress) { bar.set(int64(p.Done), int64(p.Total)) },
 	})

@@ -2,8 +2,12 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -95,5 +99,35 @@ func TestACalibrationThatIsEndedGoesOn(t *testing.T) {
 	}
 	if broken != unbroken {
 		t.Errorf("%d lines of measurements, %d of the unbroken run", broken, unbroken)
+	}
+}
+
+// TestTwoCalibrationsOfOneReportShareItsJournal starts two commands at once: neither writes over what the other has
+// measured.
+func TestTwoCalibrationsOfOneReportShareItsJournal(t *testing.T) {
+	report := filepath.Join(t.TempDir(), "r.json")
+	command := func(chunks string) *exec.Cmd {
+		return exec.Command(program, "calibrate", "-m", "builtin:glossary-5m", "-o", report, "-c", "32", "--search-chunks", chunks, "--heldout-chunks", "8", "--steps", "1", "-t", "1")
+	}
+	first, second := command("8"), command("11")
+	if err := errors.Join(first.Start(), second.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(first.Wait(), second.Wait()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(strings.TrimSuffix(report, ".json") + ".journal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if !json.Valid([]byte(line)) || seen[line] {
+			t.Fatalf("%d lines are whole, then comes %q", len(seen), line)
+		}
+		seen[line] = true
+	}
+	if len(seen) < 1+9*8 {
+		t.Errorf("%d lines of measurements", len(seen))
 	}
 }

@@ -19,7 +19,7 @@ type Job struct {
 	Text        []byte
 	TextName    string
 	Settings    Settings
-	Journal     string // file that keeps what was measured; "" = none
+	Journal     string // file that keeps what was measured, which nobody else may write to meanwhile; "" = none
 	AtOnce      int    // masks of one pass; default 8; 1 = one after the other
 	Threads     int    // default: the model's
 	Surrogate   SurrogatePlan
