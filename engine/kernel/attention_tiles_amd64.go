@@ -48,7 +48,8 @@ func (t *attentionTiles) multiplyAdd(c []float32, strideC int, a []float32, stri
 // keys is kernels.keys.
 func (t *attentionTiles) keys(dst []float32, strideDst int, k *KVRows, head, cell, cells, dim int, few []float32) {
 	c, size := 0, k.Type.RowBytes(dim)
-	if dim%lanes == 0 {
+	if dim%lanes == 0 && cells > 0 {
+		_ = k.head(cell+cells-1, head, size) // the assembly trusts that the cells are there
 		transposed, widen := t.transposed[k.Type], t.widenRows[k.Type]
 		for ; c+t.lanes <= cells && widen != nil; c += t.lanes {
 			src := k.head(cell+c, head, size)
@@ -70,5 +71,7 @@ func (t *attentionTiles) values(dst []float32, v *KVRows, head, cell, cells, dim
 		values(dst, v, head, cell, cells, dim)
 		return
 	}
-	widen(&dst[:cells*dim][0], &v.head(cell, head, v.Type.RowBytes(dim))[0], v.Stride, cells, dim)
+	size := v.Type.RowBytes(dim)
+	_ = v.head(cell+cells-1, head, size)
+	widen(&dst[:cells*dim][0], &v.head(cell, head, size)[0], v.Stride, cells, dim)
 }
