@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -139,5 +140,25 @@ func TestLeftoversAreRemovedAndNothingElse(t *testing.T) {
 	}
 	if err := RemoveLeftovers(filepath.Join(folder, "absent")); err != nil {
 		t.Errorf("a folder that is not there: %v", err)
+	}
+}
+
+func TestAFolderIsMadeWithThoseAboveIt(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, path := range []string{filepath.Join("a", "b", "c"), filepath.Join("a", "b", "c"), "d", "."} {
+		if err := MakeFolder(path); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			t.Errorf("%s: %v, %v", path, info, err)
+		}
+	}
+	if err := os.WriteFile("file", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"file", filepath.Join("file", "x")} {
+		if err := MakeFolder(path); err == nil || !strings.Contains(err.Error(), "not a directory") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

@@ -86,7 +86,7 @@ func Create(path, campaign string) (*Dir, error) {
 		}
 		return d, d.makeFolders()
 	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	if err := atomicfile.MakeFolder(path); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	d := &Dir{path: path, manifest: Manifest{Schema: ManifestSchema, Campaign: campaign, Created: time.Now().UTC().Truncate(time.Second)}}

@@ -21,7 +21,7 @@ func writeJSON(path string, v any) error {
 // setAside moves a record out of records/ into folder under the first free number, for good. The caller holds the lock,
 // so the free number stays free.
 func (d *Dir) setAside(id, folder string) error {
-	if err := os.MkdirAll(d.file(folder), 0o755); err != nil {
+	if err := atomicfile.MakeFolder(d.file(folder)); err != nil {
 		return err
 	}
 	for n := 1; ; n++ {
