@@ -82,8 +82,12 @@ func (p *Pool) Close() {
 }
 
 // Run calls f(worker, i) once for every i in [0, n), spread over the workers, and returns when all calls have. worker is
-// in [0, Threads()); calls with the same worker never overlap. f must not call Run.
+// in [0, Threads()); calls with the same worker never overlap. f must not call Run. A panic of f in the calling goroutine
+// passes on when the other workers are done; in another it ends the process, as any panic that nobody recovers from.
 func (p *Pool) Run(n int, f func(worker, i int)) {
+	if p.closed.Load() {
+		panic("kernel: Run of a closed Pool")
+	}
 	if n <= 1 || len(p.workers) == 0 {
 		for i := range n {
 			f(0, i)
@@ -98,7 +102,12 @@ func (p *Pool) Run(n int, f func(worker, i int)) {
 	}
 	p.busy.Store(int32(len(p.workers)))
 	p.release()
+	defer p.finish()
 	p.job.run(0)
+}
+
+// finish waits until the other workers are done with the job.
+func (p *Pool) finish() {
 	p.caller.await(func() bool { return p.busy.Load() == 0 })
 	p.job.f = nil
 }

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -49,5 +50,64 @@ func TestPoolRunAllocatesNothing(t *testing.T) {
 	f := func(_, i int) { sum.Add(int64(i)) }
 	if a := testing.AllocsPerRun(100, func() { p.Run(10, f) }); a != 0 {
 		t.Errorf("%v allocations per run, want 0", a)
+	}
+}
+
+func TestPoolPassesAPanicOnWhenAllCallsHaveReturned(t *testing.T) {
+	p := NewPool(3)
+	defer p.Close()
+	var begun, done atomic.Int32
+	panicking := make(chan struct{})
+	func() {
+		defer func() {
+			if r := recover(); r != "mistake" {
+				t.Errorf("recovered %v", r)
+			}
+		}()
+		p.Run(30, func(worker, _ int) {
+			if worker == 0 {
+				close(panicking)
+				panic("mistake")
+			}
+			begun.Add(1)
+			<-panicking
+			time.Sleep(time.Millisecond)
+			done.Add(1)
+		})
+	}()
+	if b, d := begun.Load(), done.Load(); b != d || d != 29 {
+		t.Errorf("of 29 other calls %d had begun and %d had returned", b, d)
+	}
+	var sum atomic.Int32
+	p.Run(10, func(_, i int) { sum.Add(int32(i)) })
+	if sum.Load() != 45 {
+		t.Errorf("indices of the next run add up to %d, want 45", sum.Load())
+	}
+}
+
+func TestClosedPoolDoesNotRun(t *testing.T) {
+	for _, n := range []int{1, 10} {
+		p := NewPool(2)
+		p.Close()
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%d calls: no panic", n)
+				}
+			}()
+			p.Run(n, func(int, int) {})
+		}()
+	}
+}
+
+func TestCloseEndsTheWorkers(t *testing.T) {
+	before := runtime.NumGoroutine()
+	p := NewPool(8)
+	p.Run(8, func(int, int) {})
+	p.Close()
+	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+		}
 	}
 }
