@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"context"
+	"slices"
 
 	"attnbudget/engine/drop"
 )
@@ -51,11 +52,16 @@ func (s *Search) improve(steps []Step, found []Contender) []Step {
 	out := make([]Step, len(steps))
 	for i, t := range steps {
 		field := []Contender{{Mask: t.Mask, Scores: t.Scores}}
-		seen := map[drop.Mask]bool{t.Mask: true}
-		for _, c := range append(append([]Contender{}, t.Field...), found...) {
-			if !seen[c.Mask] && len(c.Mask.Layers()) == len(t.Mask.Layers()) {
-				seen[c.Mask] = true
+		at := map[drop.Mask]int{t.Mask: 0}
+		for _, c := range slices.Concat(t.Field, found) {
+			if len(c.Mask.Layers()) != len(t.Mask.Layers()) {
+				continue
+			}
+			if k, seen := at[c.Mask]; !seen {
+				at[c.Mask] = len(field)
 				field = append(field, c)
+			} else if field[k].Out {
+				field[k] = c // it may have been measured to the end since
 			}
 		}
 		s.sort(field)

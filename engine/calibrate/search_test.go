@@ -260,6 +260,36 @@ func TestBeamAndEvolveAreNeverWorseThanGreedyAndOftenBetter(t *testing.T) {
 	}
 }
 
+// What an earlier race left half measured a later one with more places may measure to the end.
+func TestAMaskThatBeamMeasuredToTheEndCountsAlthoughItWasOutBefore(t *testing.T) {
+	value := func(m drop.Mask, chunk int) float64 {
+		switch {
+		case m.Has(0):
+			return 0.5
+		case m.Has(1) && chunk < 8:
+			return 1 + 1e-3*noise(1, m, chunk)
+		case m.Has(1):
+			return 0
+		}
+		return 3
+	}
+	s := NewSearch(Search{Roles: full(5), Metric: NLL, Chunks: span(32), Alpha: 0.05, Most: 1, MaxDamage: 10}, measured(value))
+	greedy, err := s.Greedy(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := greedy[0].Mask.Canonical(); got != "0" {
+		t.Fatalf("greedy takes %s: the test tests nothing", got)
+	}
+	steps, err := s.Beam(t.Context(), greedy, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := steps[0].Mask.Canonical(); got != "1" {
+		t.Errorf("beam takes %s, which adds %.2f nats; 1 adds 0.25", got, steps[0].NLL().Mean)
+	}
+}
+
 func TestEvolveRepeatsItselfAndKeepsToItsEvaluations(t *testing.T) {
 	run := func(limit int) (string, int) {
 		s := NewSearch(Search{Roles: full(12), Metric: NLL, Chunks: span(8), Most: 5, MaxDamage: 10}, measured(trap(3, 12)))
