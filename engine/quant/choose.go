@@ -52,7 +52,7 @@ func (m Mix) Choose(f *gguf.File, pure bool) ([]Choice, error) {
 
 // mayQuantize reports whether a tensor is a matrix of weights that stands being rounded.
 func mayQuantize(t *gguf.Tensor) bool {
-	if len(trimShape(t.Shape)) < 2 || !strings.HasSuffix(t.Name, "weight") {
+	if len(trimShape(t.Shape)) < 2 || !strings.HasSuffix(t.Name, "weight") || t.Type == gguf.I32 {
 		return false
 	}
 	return !slices.ContainsFunc(

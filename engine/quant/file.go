@@ -38,16 +38,18 @@ func (e *InputError) Error() string {
 
 // QuantizeFile quantises the GGUF file in (the first part, if it is split) into the single file out, as QuantizeTo does.
 func QuantizeFile(ctx context.Context, in, out string, mix Mix, opt Options) error {
-	if same, err := sameFile(in, out); err != nil {
-		return err
-	} else if same {
-		return &InputError{File: in, Reason: "the output would replace the input; give it another name"}
-	}
 	f, err := gguf.Open(in)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	for _, part := range f.Parts() {
+		if same, err := sameFile(part, out); err != nil {
+			return err
+		} else if same {
+			return &InputError{File: part, Reason: "the output would replace the input; give it another name"}
+		}
+	}
 	return QuantizeTo(ctx, f, out, mix, opt)
 }
 

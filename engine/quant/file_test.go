@@ -238,6 +238,63 @@ func TestInputIsNotReplaced(t *testing.T) {
 	}
 }
 
+// writePart makes part no of two of a llama, with one tensor.
+func writePart(t *testing.T, path string, no uint16, tensor string, kind gguf.Type, data []byte) {
+	t.Helper()
+	w, err := gguf.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	for _, m := range []struct {
+		key   string
+		value any
+	}{
+		{"general.architecture", "llama"}, {"llama.block_count", uint32(1)}, {"llama.attention.head_count", uint32(2)},
+		{"split.no", no}, {"split.count", uint16(2)},
+	} {
+		err = errors.Join(err, w.Set(m.key, gguf.ValueOf(m.value)))
+	}
+	if err := errors.Join(err, w.Add(tensor, kind, []int{256, len(data) / kind.RowBytes(256)}), w.Data(tensor, data), w.Finish()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNoPartOfTheInputIsReplaced(t *testing.T) {
+	folder := t.TempDir()
+	parts := []string{filepath.Join(folder, "m-00001-of-00002.gguf"), filepath.Join(folder, "m-00002-of-00002.gguf")}
+	for i, part := range parts {
+		writePart(t, part, uint16(i), []string{"output.weight", "blk.0.attn_v.weight"}[i], gguf.F16, make([]byte, 4*512))
+	}
+	for _, out := range parts {
+		var refused *InputError
+		if err := QuantizeFile(t.Context(), parts[0], out, Q4_0, Options{}); !errors.As(err, &refused) || refused.File != out {
+			t.Errorf("quantising a model in two parts into %s: %v", filepath.Base(out), err)
+		}
+	}
+}
+
+func TestIntegersAreCopied(t *testing.T) {
+	folder := t.TempDir()
+	data := []byte(strings.Repeat("\x01\x02\x03\x04", 2*256))
+	writePart(t, filepath.Join(folder, "m-00001-of-00002.gguf"), 0, "blk.0.table.weight", gguf.I32, data)
+	writePart(t, filepath.Join(folder, "m-00002-of-00002.gguf"), 1, "output.weight", gguf.F32, make([]byte, 4*512))
+	for _, mix := range []Mix{Q4_0, F16} {
+		out := filepath.Join(folder, "out.gguf")
+		if err := QuantizeFile(t.Context(), filepath.Join(folder, "m-00001-of-00002.gguf"), out, mix, Options{}); err != nil {
+			t.Fatal(err)
+		}
+		f, err := gguf.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if table, ok := f.Tensor("blk.0.table.weight"); !ok || table.Type != gguf.I32 || string(table.Data) != string(data) {
+			t.Errorf("%v: the integers became %+v", mix, table)
+		}
+	}
+}
+
 func TestModelInMemoryIsQuantisedLikeItsFile(t *testing.T) {
 	in := writeModel(t, gguf.F16, weights(8))
 	bytes, err := os.ReadFile(in)
