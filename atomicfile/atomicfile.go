@@ -30,8 +30,25 @@ type File struct {
 	ended bool
 }
 
-// Create begins the file that will be called path. One that exists stays until Commit replaces it.
+// Check says whether a file may be given the name path: what stands there must be a file, or nothing. A directory cannot be
+// replaced, and a device or pipe (/dev/null, /dev/stdout) must not be.
+func Check(path string) error {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().IsRegular() {
+		return nil
+	}
+	kind := "a device or pipe"
+	if info.IsDir() {
+		kind = "a directory"
+	}
+	return fmt.Errorf("write %s: it is %s and cannot be replaced by a file: choose another name", path, kind)
+}
+
+// Create begins the file that will be called path. One that exists stays until Commit replaces it; what is no file is refused.
 func Create(path string) (*File, error) {
+	if err := Check(path); err != nil {
+		return nil, err
+	}
 	name := fmt.Sprintf(".%s.%016x.tmp", filepath.Base(path), rand.Uint64())
 	f, err := os.OpenFile(filepath.Join(filepath.Dir(path), name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {

@@ -162,3 +162,28 @@ func TestAFolderIsMadeWithThoseAboveIt(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
+	folder := t.TempDir()
+	device := filepath.Join(folder, "null")
+	if err := os.Symlink(os.DevNull, device); err != nil { // renaming over the device itself would spoil the machine
+		t.Skip(err)
+	}
+	sub := filepath.Join(folder, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{device: "it is a device or pipe", sub: "it is a directory", folder + "/": "it is a directory"} {
+		err := WriteBytes(path, []byte("x"))
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) != 2 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if info, err := os.Lstat(device); err != nil || info.Mode().Type() != os.ModeSymlink {
+		t.Errorf("%v, %v", info, err)
+	}
+}

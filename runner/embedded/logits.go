@@ -53,6 +53,9 @@ func (l LogitsFile) Discard() error {
 // also for those that are finished already. What is there at Path stays until the new file is whole. A chunk that has no
 // perplexity ends it for good: nothing is kept then.
 func (l LogitsFile) Make(ctx context.Context, p *eval.Perplexity, c eval.Context, each func(eval.Chunk) error) (chunks []eval.Chunk, err error) {
+	if err := atomicfile.Check(l.Path); err != nil {
+		return nil, err
+	}
 	part, err := lockFile(l.part())
 	if err != nil {
 		return nil, fmt.Errorf("logits file: %w", err)
@@ -118,7 +121,9 @@ func (l LogitsFile) open(part *os.File, p *eval.Perplexity) (*checkpoint[eval.Ch
 	}
 	l.note(cp.dropped)
 	if len(done) > p.Chunks || info.Size() < p.LogitsSize(len(done)) {
-		l.note(fmt.Sprintf("%d finished chunks are not used but evaluated again: %s does not have all of their rows", len(done), l.part()))
+		if len(done) > 0 {
+			l.note(fmt.Sprintf("%d finished chunks are not used but evaluated again: %s does not have all of their rows", len(done), l.part()))
+		}
 		if err := errors.Join(cp.close(), os.Remove(l.checkpoint())); err != nil {
 			return nil, nil, err
 		}

@@ -105,7 +105,9 @@ const unlimited = 1000
 
 func (b *logitsBench) whole(format eval.LogitsFormat) []byte {
 	b.t.Helper()
+	b.file.Note = func(text string) { b.t.Errorf("%v: made at once, it says %q", format, text) }
 	told, decoded, err := b.make(format, stoppable{left: unlimited})
+	b.file.Note = nil
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -258,6 +260,19 @@ func TestAnOldLogitsFileStaysUntilTheNewOneIsWhole(t *testing.T) {
 		t.Errorf("%v, %d bytes left", err, b.file.Begun())
 	}
 	b.whole(eval.LogitsUpstream)
+}
+
+func TestALogitsFileTakesThePlaceOfNothingButAFile(t *testing.T) {
+	b := newLogitsBench(t)
+	if err := os.Mkdir(b.file.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if told, _, err := b.make(eval.LogitsUpstream, stoppable{left: unlimited}); err == nil || !strings.Contains(err.Error(), "base.logits: it is a directory") || len(told) > 0 {
+		t.Errorf("%v after %d chunks", err, len(told))
+	}
+	if files := b.files(); !slices.Equal(files, []string{"base.logits"}) {
+		t.Errorf("it leaves %v", files)
+	}
 }
 
 func TestTwoProcessesDoNotMakeTheSameLogitsFile(t *testing.T) {
