@@ -106,14 +106,17 @@ type Context struct {
 	logitOf []int // row of logits of every token of the last batch, -1 = none
 }
 
-// NewContext allocates the caches and the scratch memory of a context. Close it. Errors: *drop.Error for the mask, otherwise
-// what is wrong with which option.
+// NewContext allocates the caches and the scratch memory of a context. Close it. Errors: *drop.Error for the mask,
+// *MemoryError for what the machine cannot hold, otherwise what is wrong with which option.
 func (m *Model) NewContext(o ContextOptions) (*Context, error) {
 	o, mask, err := m.resolve(o)
 	if err != nil {
 		return nil, err
 	}
 	if err := o.Surrogates.fits(mask); err != nil {
+		return nil, err
+	}
+	if err := m.checkMemory(o, mask); err != nil {
 		return nil, err
 	}
 	memory, err := kvcache.New(m.network.Config().Layout(mask), o.params())

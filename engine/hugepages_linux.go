@@ -2,9 +2,7 @@ package engine
 
 import (
 	"bytes"
-	"math"
 	"os"
-	"strconv"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -21,31 +19,6 @@ func hugePagesFor(n int64) bool {
 		return false
 	}
 	return n <= availableMemory()/2
-}
-
-// availableMemory is what the system, or the control group of a container, has left for new memory; 0 = not known.
-func availableMemory() int64 {
-	meminfo, _ := os.ReadFile("/proc/meminfo")
-	_, after, _ := bytes.Cut(meminfo, []byte("MemAvailable:"))
-	line, _, _ := bytes.Cut(after, []byte("kB"))
-	available := number(line) << 10
-	limit, err := os.ReadFile("/sys/fs/cgroup/memory.max")
-	if err != nil {
-		return available
-	}
-	if bytes.HasPrefix(limit, []byte("max")) {
-		return available
-	}
-	return min(available, number(limit))
-}
-
-// number is 0 where there is none.
-func number(b []byte) int64 {
-	n, err := strconv.ParseInt(string(bytes.TrimSpace(b)), 10, 64)
-	if err != nil || n > math.MaxInt64>>10 {
-		return 0
-	}
-	return n
 }
 
 // moveToHugePages replaces the pages of b, which is part of the read-only mapping of a file and begins and ends at bounds of
