@@ -67,6 +67,8 @@ file to the first token instead. Both print tables (-o md) or json or jsonl.`,
 
 func runBench(c *cobra.Command, f benchFlags) error {
 	switch {
+	case (f.cold || f.noTouch) && !f.load:
+		return &usageError{errors.New("--cold and --no-touch are of --load, which is not given")}
 	case f.load:
 		return runLoad(c, f)
 	case f.profile:

@@ -20,7 +20,7 @@ type dropFlags struct {
 }
 
 func (f *dropFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.layers, "attention-drop-layers", "", "layers whose attention is dropped, for instance 19,20,24,25")
+	c.Flags().StringVar(&f.layers, "attention-drop-layers", "", "layers whose attention is dropped, counted from 0, for instance 19,20,24,25")
 	c.Flags().StringVar(&f.profile, "attention-drop-profile", "", "drop what this profile of the model's calibration says: minimal, light, recommended or max")
 	c.Flags().StringVar(&f.report, "attention-drop-report", "", "the calibration's report (default: where calibrate writes it, beside the model)")
 	c.Flags().StringVar(&f.surrogate, "attention-surrogate", "", "file of what stands in for the dropped attention, from calibrate --surrogate; without the flags above, its own layers are dropped")

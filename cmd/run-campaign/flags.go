@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"attnbudget/engine"
@@ -42,7 +43,29 @@ type modelFlags struct {
 
 func (f *modelFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.model, "model", "m", "builtin:glossary-5m", "GGUF file (the first part of a split model), or builtin:NAME")
-	c.Flags().IntVarP(&f.threads, "threads", "t", 0, "threads; 0 = one per processor")
+	addThreads(c, &f.threads)
+}
+
+// mostThreads is what campaigns allow too. A pool of many thousands would take minutes to wake up for each product.
+const mostThreads = 1024
+
+// threads is the value of the flag of that name.
+type threads struct{ n *int }
+
+func (t threads) Type() string   { return "int" }
+func (t threads) String() string { return "0" }
+
+func (t threads) Set(s string) (err error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n > mostThreads {
+		return fmt.Errorf("it must be a number up to %d; 0 = one per processor", mostThreads)
+	}
+	*t.n = max(n, 0) // llama.cpp's -1 is one per processor too
+	return nil
+}
+
+func addThreads(c *cobra.Command, n *int) {
+	c.Flags().VarP(threads{n}, "threads", "t", "threads; 0 = one per processor")
 }
 
 // open opens the model; the caller closes it.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -18,6 +19,8 @@ func newGenerate() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "generate",
 		Short: "Continue a prompt, streaming the text",
+		Long: `Prints the prompt and continues it, token by token, until the model's end token, -n tokens or a full context. How many tokens that were,
+and how fast, stands on standard error. Without --temp the likeliest token is taken each time.`,
 		Example: `  run-campaign generate -p 'tiger: large feline of' -n 32
   run-campaign generate -m model.gguf -f prompt.txt -n 128 --temp 0.8 --top-k 40 --top-p 0.95 --seed 7`,
 		Args: positional(),
@@ -28,6 +31,9 @@ func newGenerate() *cobra.Command {
 					return err
 				}
 				o.Prompt = string(text)
+			}
+			if t := o.Sampling.Temperature; math.IsNaN(t) || math.IsInf(t, 0) {
+				return &usageError{fmt.Errorf("--temp %v: expected a number, 0 = greedy", t)}
 			}
 			co, err := context.options()
 			if err != nil {
@@ -64,7 +70,7 @@ func newGenerate() *cobra.Command {
 	context.add(c, 0, "context in tokens; 0 = what the model was trained for")
 	c.Flags().StringVarP(&o.Prompt, "prompt", "p", "", "text to continue")
 	c.Flags().StringVarP(&file, "file", "f", "", "file with the text to continue")
-	c.Flags().IntVarP(&o.Tokens, "n-predict", "n", 128, "at most so many new tokens; 0 = until the end token or a full context")
+	c.Flags().IntVarP(&o.Tokens, "n-predict", "n", 128, "at most so many new tokens; 0 or -1 = until the end token or a full context")
 	c.Flags().Float64Var(&o.Sampling.Temperature, "temp", 0, "temperature; 0 = greedy")
 	c.Flags().IntVar(&o.Sampling.TopK, "top-k", 40, "keep the k likeliest tokens; 0 = all")
 	c.Flags().Float64Var(&o.Sampling.TopP, "top-p", 0.95, "keep the likeliest tokens up to this probability; 1 = all")

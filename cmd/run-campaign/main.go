@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,8 +83,13 @@ Exit codes: 0 done · 1 failed · 2 usage or campaign mistake · 3 finished with
 // chooseKernels gives every command the flag --kernels. Child processes get the choice by the environment.
 func chooseKernels(root *cobra.Command) {
 	name := root.PersistentFlags().String("kernels", os.Getenv(kernel.Variable), `inner loops of the engine: auto (the fastest here), generic, avx2, avx512, or
-upstream: slower, every sum in the order of llama.cpp's build for AVX2, so that results are its own to the last digit`)
-	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+upstream: slower, every sum in the order of llama.cpp's build for AVX2, so that results are its own to the last digit;
+without the flag `+kernel.Variable+` says which`)
+	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
+		// The library would check these after this function, with errors that look like any other.
+		if err := cmp.Or(c.ValidateRequiredFlags(), c.ValidateFlagGroups()); err != nil {
+			return &usageError{fmt.Errorf("%w\nsee '%s --help'", err, c.CommandPath())}
+		}
 		if err := useKernels(*name); err != nil {
 			return &usageError{fmt.Errorf("--kernels (or %s): %w", kernel.Variable, err)}
 		}
@@ -123,7 +129,11 @@ var errReported = errors.New("reported")
 func positional(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return &usageError{fmt.Errorf("%s takes %s, got %d arguments\nsee '%s --help'", c.CommandPath(), strings.Join(names, " "), len(args), c.CommandPath())}
+			takes := strings.Join(names, " ")
+			if takes == "" {
+				takes = "flags alone"
+			}
+			return &usageError{fmt.Errorf("%s takes %s; found %d arguments: %q\nsee '%s --help'", c.CommandPath(), takes, len(args), args, c.CommandPath())}
 		}
 		return nil
 	}

@@ -47,6 +47,6 @@ Types: ` + strings.Join(quant.MixNames(), " "),
 		},
 	}
 	c.Flags().BoolVar(&o.Pure, "pure", false, "give every matrix the same type")
-	c.Flags().IntVarP(&o.Threads, "threads", "t", 0, "threads; 0 = one per processor")
+	addThreads(c, &o.Threads)
 	return c
 }

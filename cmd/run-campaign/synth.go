@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"attnbudget/engine/quant"
 	"attnbudget/engine/synth"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,9 @@ Shapes: ` + strings.Join(synth.Names(), " "),
   run-campaign synth llama-3.1-8b F16 llama-8b.gguf --sparse`,
 		Args: positional("SHAPE", "TYPE", "OUT"),
 		RunE: func(c *cobra.Command, args []string) error {
+			if _, err := quant.ParseMix(args[1]); err != nil {
+				return &usageError{err}
+			}
 			err := synth.Write(c.Context(), args[2], args[0], args[1], o)
 			var unknown *synth.UnknownShapeError
 			if errors.As(err, &unknown) {

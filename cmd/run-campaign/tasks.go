@@ -131,7 +131,7 @@ func newMultipleChoice() *cobra.Command {
 			})
 		},
 	}
-	f.add(c, "", "task file in upstream's binary format, or JSON lines with question, choices and gold", 0, "the file's order")
+	f.add(c, "", "task file in upstream's binary format, or JSON lines with question, choices and gold; required", 0, "the file's order")
 	_ = c.MarkFlagRequired("file")
 	return c
 }
