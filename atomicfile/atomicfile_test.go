@@ -88,6 +88,9 @@ func TestAnAbortedOrFailedWriteLeavesTheOldFileAlone(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if err := f.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("an aborted file is still open: %v", err)
+	}
 	holds(t, path, "old")
 	if left := files(t, filepath.Dir(path)); len(left) != 1 {
 		t.Errorf("left %v", left)

@@ -40,7 +40,9 @@ func TestJournalKeepsEventsInOrderAcrossSessions(t *testing.T) {
 	d := newDir(t)
 	block := 0
 	want := Event{Kind: EventBlockStart, Time: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Session: "s1", Condition: "pp64", Block: &block}
-	appendEvents(t, d, want)
+	there := want
+	there.Time = want.Time.In(time.FixedZone("there", 3600))
+	appendEvents(t, d, there)
 	appendEvents(t, d, Event{Kind: EventSessionEnd})
 	kinds, errs := readAll(d)
 	if diff := cmp.Diff([]string{EventJournal, EventBlockStart, EventSessionEnd}, kinds); diff != "" || errs != nil {

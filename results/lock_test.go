@@ -48,6 +48,9 @@ func TestALockedDirectoryNamesItsHolder(t *testing.T) {
 	if err := lock.Unlock(); err != nil {
 		t.Fatal(err)
 	}
+	if text, err := os.ReadFile(d.file(lockFile)); err != nil || len(text) > 0 {
+		t.Errorf("a lock that nobody holds names %q, %v", text, err)
+	}
 	lock, err = d.Lock("second run")
 	if err != nil {
 		t.Fatalf("after unlocking: %v", err)
