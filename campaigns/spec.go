@@ -142,7 +142,7 @@ type Run struct {
 	Seed uint64 `yaml:"seed" jsonschema:"default=1"`
 	// How long a unit may take before it is ended as failed: 90s, 30m, 2h.
 	Timeout string `yaml:"timeout"`
-	// When to stop starting units: a time of day such as 07:00, or 2026-01-31T07:00:00+01:00.
+	// When to stop: no block is begun that is not expected to end by then. A time of day such as 07:00, or 2026-01-31T07:00:00+01:00.
 	Until string `yaml:"until"`
 }
 

@@ -41,7 +41,7 @@ type Plan struct {
 	Threads        int           `json:"threads"`
 	Kernels        string        `json:"kernels,omitempty"`    // that the campaign asks for: "auto", "upstream"; empty = whatever the command says
 	Timeout        time.Duration `json:"timeout_ns,omitempty"` // of one unit; 0 = none
-	Until          string        `json:"until,omitempty"`      // when to stop starting units, as written; see Deadline
+	Until          string        `json:"until,omitempty"`      // no block is begun that is not expected to end by then, as written; see Deadline
 	Models         []Model       `json:"models"`
 	Calibrations   []Calibration `json:"calibrations,omitempty"` // reports that masks are profiles of
 	Arms           []Arm         `json:"arms"`                   // in matrix order; names are unique
