@@ -106,6 +106,12 @@ func TestUpstreamLooksAtCellsInSteps(t *testing.T) {
 	if got := m.Store(0).Looked(); got != 512 {
 		t.Errorf("after a removal: %d cells, want 512", got)
 	}
+	if err := m.Remove(0, 0, 200); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.Store(0).Looked(); got != 512 {
+		t.Errorf("with a gap in front: %d cells, want 512", got)
+	}
 }
 
 func TestSequencesDoNotSeeEachOther(t *testing.T) {
@@ -164,11 +170,40 @@ func TestWindowCacheReusesWhatNoTokenCanSee(t *testing.T) {
 	sees(t, m, `
 		x000xx
 		xx000x`)
+	if err := m.Room(6); err != nil {
+		t.Errorf("there is room for whatever comes: %v", err)
+	}
 	place(t, m, 8, 3, 0)
 	sees(t, m, `
 		xxx000
 		0xxx00
 		00xxx0`)
+	m = tiny(t, 6, 3, 1)
+	place(t, m, 0, 6, 0)
+	place(t, m, 6, 4, 0) // of what is held position 6 sees 4 and 5 alone
+}
+
+// Where a later position of a sequence is lost than some that another sequence still needs, those are lost to it too.
+func TestWindowCacheKeepsNoHoles(t *testing.T) {
+	m := tiny(t, 6, 3, 2)
+	place(t, m, 0, 2, 0, 1)
+	place(t, m, 2, 4, 0)
+	place(t, m, 6, 1, 0) // in place of position 2: sequence 1 needs 0 and 1
+	if err := m.Remove(0, 3, -1); !errors.Is(err, ErrHistory) {
+		t.Errorf("position 3 cannot do without position 2: error %v", err)
+	}
+	place(t, m, 2, 1, 1)
+	sees(t, m, `xx0x00`)
+}
+
+func TestClearedCellsAreTakenFromTheFirstOn(t *testing.T) {
+	m := tiny(t, 8, 0, 1)
+	place(t, m, 0, 3, 0)
+	m.Clear()
+	place(t, m, 0, 2, 0)
+	sees(t, m, `
+		x0000000
+		xx000000`)
 }
 
 func TestWindowCacheReusesSharedCells(t *testing.T) {
@@ -206,11 +241,16 @@ func TestRemovingATailWhoseWindowIsGone(t *testing.T) {
 	if m.Last(0) != 7 {
 		t.Error("a refused removal removed")
 	}
-	if err := m.Remove(0, 5, -1); err != nil { // 3 and 4 are still held
+	if err := m.Remove(0, 4, -1); err != nil { // 2 and 3 are still held
 		t.Error(err)
 	}
 	if err := m.Remove(0, 0, -1); err != nil || m.Last(0) != -1 {
 		t.Errorf("removing everything: %v, last %d", err, m.Last(0))
+	}
+	place(t, m, 0, 6, 0)
+	place(t, m, 6, 2, 0)
+	if err := m.Remove(0, 3, 5); err != nil || m.Last(0) != 7 {
+		t.Errorf("removing from the middle: %v, last %d", err, m.Last(0))
 	}
 }
 
@@ -223,6 +263,9 @@ func TestCopyingAHeadWhoseWindowIsGone(t *testing.T) {
 	}
 	if m.Last(1) != -1 {
 		t.Error("a refused copy copied")
+	}
+	if err := m.Copy(1, 0, 0, -1); err != nil || m.Last(0) != 7 {
+		t.Errorf("copying nothing: %v, last %d", err, m.Last(0))
 	}
 	if err := m.Copy(0, 1, 0, 5); err != nil || m.Last(1) != 4 { // 3 and 4 are still held
 		t.Errorf("copying up to what is held: %v, last %d", err, m.Last(1))

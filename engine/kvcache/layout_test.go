@@ -98,6 +98,10 @@ func TestImpossibleParams(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 	}
+	layout.Attention[0].DimK, layout.Attention[0].DimV = 64, 48
+	if _, err := New(layout, Params{Cells: 8, UBatch: 1, Seqs: 1, TypeV: gguf.Q4_0}); err == nil || !strings.Contains(err.Error(), "do not divide into blocks of F32 and Q4_0") {
+		t.Errorf("error %v", err)
+	}
 }
 
 func TestRotationOrdersAreUpstreams(t *testing.T) {

@@ -31,9 +31,11 @@ func history(t *testing.T, m *Memory, pos []int32, seqs []SeqSet, names ...float
 	for _, run := range m.Runs() {
 		s.Start(run)
 		for i := run.From; i < run.To; i++ {
-			state := s.State(run.Slot)
-			state[0] = state[0]*10 + names[i]
-			out = append(out, fmt.Sprint(state[0]))
+			state, conv := s.State(run.Slot), s.Conv(run.Slot)
+			state[0], conv[0] = state[0]*10+names[i], conv[0]*10+names[i]
+			if out = append(out, fmt.Sprint(state[0])); conv[0] != state[0] {
+				t.Errorf("the inputs of the convolution are of %v, the state of %v", conv[0], state[0])
+			}
 		}
 	}
 	return strings.Join(out, " ")
@@ -89,6 +91,10 @@ func TestRecurrentStatesAreCopiedWhole(t *testing.T) {
 	}
 	if got := history(t, m, []int32{0}, []SeqSet{SetOf(0)}, 9); got != "9" {
 		t.Errorf("a new sequence starts from %q", got)
+	}
+	m.Clear()
+	if got := history(t, m, []int32{0, 0}, []SeqSet{SetOf(0), SetOf(1)}, 3, 4); got != "3 4" {
+		t.Errorf("sequences of a cleared memory start from %q", got)
 	}
 }
 

@@ -2,6 +2,8 @@ package kvcache
 
 import (
 	"bytes"
+	"slices"
+	"strings"
 	"testing"
 
 	"attnbudget/engine/gguf"
@@ -90,6 +92,33 @@ func TestRestoreRefusesWhatDoesNotFit(t *testing.T) {
 		m := stateMemory(t, 16, 2)
 		if err := m.Restore(bytes.NewReader(b[:n])); err == nil {
 			t.Fatalf("cut after %d of %d bytes: accepted", n, len(b))
+		}
+	}
+}
+
+func TestRestoreRefusesDamage(t *testing.T) {
+	whole := saved(t, filled(t))
+	const cell = 40                // bytes of a used cell, the first behind 8 bytes
+	recurrent := len(whole) - 2*20 // behind it two states of 5 numbers
+	sequences, states := recurrent-40, recurrent-20
+	for _, tt := range []struct {
+		at    int
+		bytes []byte
+		err   string
+	}{
+		{8 + cell, []byte{0, 0, 0, 0}, "damaged state: cell 0 after cell 0"},
+		{8, []byte{16, 0, 0, 0}, "the saved state uses cell 16, the cache has 16"},
+		{8 + 4, []byte{0, 0, 0, 0x80}, "damaged state: cell 0 has position -2147483648"},
+		{8 + 8, make([]byte, 32), "damaged state: cell 0 has position 0 and 0 sequences"},
+		{sequences, []byte{3, 0, 0, 0}, "the saved state holds 3 sequences, the context has 2"},
+		{sequences + 4, []byte{2, 0, 0, 0}, "the saved state holds sequence 2, the context has 2"},
+		{sequences + 8, []byte{255, 255, 255, 255}, "the saved state uses recurrent state -1, the context has 2"},
+		{states, []byte{255, 255, 255, 255}, "the saved state holds 4294967295 states, the context has 2"},
+		{states + 4, []byte{2, 0, 0, 0}, "the saved state holds state 2, the context has 2"},
+	} {
+		b := slices.Concat(whole[:tt.at], tt.bytes, whole[tt.at+len(tt.bytes):])
+		if err := stateMemory(t, 16, 2).Restore(bytes.NewReader(b)); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("error %v, want %q", err, tt.err)
 		}
 	}
 }
