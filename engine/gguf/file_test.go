@@ -118,6 +118,33 @@ func TestSplitModelIsJoined(t *testing.T) {
 	}
 	name, err := f.String("general.name")
 	is(t, "name", name, err, "split")
+	var size int64
+	for _, p := range f.Parts() {
+		s, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size += s.Size()
+	}
+	if f.Size() != size || len(f.unmap) != 3 {
+		t.Errorf("%d bytes in %d mappings, want %d in 3", f.Size(), len(f.unmap), size)
+	}
+	if err := f.Close(); err != nil || b.Data != nil {
+		t.Errorf("after closing: %v, %d bytes can be read", err, len(b.Data))
+	}
+}
+
+func TestCountOfZeroPartsIsOneFile(t *testing.T) { // upstream's merge tool leaves it
+	path := filepath.Join(t.TempDir(), "merged.gguf")
+	writePart(t, path, map[string]any{"split.count": uint16(0)}, "a")
+	f, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, ok := f.Tensor("a"); !ok {
+		t.Error("the tensor is gone")
+	}
 }
 
 func TestWrongSplitsAreRefused(t *testing.T) {
@@ -141,6 +168,9 @@ func TestWrongSplitsAreRefused(t *testing.T) {
 		{"renamed", func(t *testing.T, dir string) {
 			os.Rename(filepath.Join(dir, "m-00001-of-00003.gguf"), filepath.Join(dir, "m.gguf"))
 		}, "m.gguf", "must be named NAME-00001-of-00003.gguf"},
+		{"a name of other parts", func(t *testing.T, dir string) {
+			os.Rename(filepath.Join(dir, "m-00001-of-00003.gguf"), filepath.Join(dir, "m-00001-of-00004.gguf"))
+		}, "m-00001-of-00004.gguf", `the name says 4 parts, key "split.count" says 3`},
 		{"absurd number of parts", func(t *testing.T, dir string) {
 			writePart(t, filepath.Join(dir, "n.gguf"), map[string]any{"split.no": uint64(0), "split.count": uint64(1 << 60)})
 		}, "n.gguf", "0 of 1152921504606846976"},

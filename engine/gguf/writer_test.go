@@ -110,15 +110,19 @@ func TestSkippedDataReadAsZeros(t *testing.T) {
 	w, path := create(t)
 	must(t, w.Add("a", F32, []int{4}))
 	must(t, w.Add("b", F32, []int{1000}))
+	must(t, w.Add("c", F32, []int{1}))
 	must(t, w.Data("a", bytes.Repeat([]byte{7}, 16)))
-	must(t, w.Skip("b"))
+	must(t, w.Data("b", make([]byte, 40)))
+	must(t, w.Skip("b")) // the rest of it
+	must(t, w.Data("c", []byte{1, 2, 3, 4}))
 	must(t, w.Finish())
 	f, err := Open(path)
 	must(t, err)
 	defer f.Close()
 	a, _ := f.Tensor("a")
 	b, _ := f.Tensor("b")
-	if !bytes.Equal(a.Data, bytes.Repeat([]byte{7}, 16)) || !bytes.Equal(b.Data, make([]byte, 4000)) {
+	c, _ := f.Tensor("c")
+	if !bytes.Equal(a.Data, bytes.Repeat([]byte{7}, 16)) || !bytes.Equal(b.Data, make([]byte, 4000)) || !bytes.Equal(c.Data, []byte{1, 2, 3, 4}) {
 		t.Error("data differ from what was written")
 	}
 }
@@ -131,12 +135,14 @@ func TestSetKeepsThePlaceAndDeleteGivesItUp(t *testing.T) {
 	must(t, w.Set("c", ValueOf(true)))
 	w.Delete("b")
 	must(t, w.Set("b", ValueOf(uint32(2))))
+	must(t, w.Set(alignmentKey, ValueOf(uint32(4096))))
+	w.Delete(alignmentKey)
 	must(t, w.Finish())
 	f, err := Open(path)
 	must(t, err)
 	defer f.Close()
-	if got := strings.Join(f.Keys, " "); got != "a c b" {
-		t.Errorf("keys %s, want a c b", got)
+	if got := strings.Join(f.Keys, " "); got != "a c b" || f.Size() >= 4096 {
+		t.Errorf("keys %s in %d bytes, want a c b, aligned as ever", got, f.Size())
 	}
 	a, err := f.String("a")
 	is(t, "a", a, err, "second")
@@ -194,6 +200,11 @@ func TestWriterRefusesWhatNobodyCouldRead(t *testing.T) {
 			return w.Data("b", make([]byte, 4))
 		}, `in the place of "a"`},
 		{"too much data", func(w *Writer) error { w.Add("a", F32, []int{1}); return w.Data("a", make([]byte, 5)) }, "1 bytes of data too many"},
+		{"too much data in parts", func(w *Writer) error {
+			w.Add("a", F32, []int{2})
+			w.Data("a", make([]byte, 5))
+			return w.Data("a", make([]byte, 5))
+		}, "2 bytes of data too many"},
 		{"data after the last", func(w *Writer) error { return w.Data("a", nil) }, "after the last tensor"},
 		{"late key", func(w *Writer) error { w.Add("a", F32, []int{1}); w.Data("a", nil); return w.Set("k", ValueOf(true)) }, "after the first tensor data"},
 		{"late tensor", func(w *Writer) error {
