@@ -22,7 +22,8 @@ type document struct {
 	sourceText
 	values   map[path]*yaml.Node
 	keys     map[path]*yaml.Node // of a value that stands in a mapping
-	mistakes Mistakes
+	mistakes Mistakes            // the first maxMistakes
+	faults   map[*yaml.Node]bool // what any mistake is about
 }
 
 // path names a value of the document: the keys and list positions that lead to it, each after a zero byte, positions
@@ -92,6 +93,9 @@ func (d *document) noteAt(line, column int, hint, format string, args ...any) {
 }
 
 func (d *document) add(m *Mistake) {
+	if m.node != nil {
+		d.faults[m.node] = true
+	}
 	if len(d.mistakes) < maxMistakes {
 		d.mistakes = append(d.mistakes, m)
 	}
@@ -108,8 +112,7 @@ func (d *document) clean(values ...path) bool {
 }
 
 func (d *document) faulty(n *yaml.Node) bool {
-	return slices.ContainsFunc(d.mistakes, func(m *Mistake) bool { return m.node == n }) ||
-		len(d.mistakes) > 0 && slices.ContainsFunc(n.Content, d.faulty)
+	return d.faults[n] || len(d.faults) > 0 && slices.ContainsFunc(n.Content, d.faulty)
 }
 
 // err returns the mistakes in the order of the file, nil when there are none.
@@ -123,7 +126,7 @@ func (d *document) err() error {
 
 // parse turns text into the node of its one YAML document; nil when that fails, with the reason noted.
 func parse(file string, text []byte) (*document, *yaml.Node) {
-	d := &document{values: map[path]*yaml.Node{}, keys: map[path]*yaml.Node{}}
+	d := &document{values: map[path]*yaml.Node{}, keys: map[path]*yaml.Node{}, faults: map[*yaml.Node]bool{}}
 	d.file = file
 	if len(text) > maxBytes {
 		d.note(nil, "give a campaign, not a model or a text", "the file has %d bytes; a campaign has at most %d", len(text), maxBytes)

@@ -2,6 +2,8 @@ package campaigns
 
 import (
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,5 +35,23 @@ func TestMistakesAreReportedWithPlaceSnippetAndHint(t *testing.T) {
 			}
 			golden.Check(t, strings.TrimSuffix(file, ".yaml")+".golden", []byte(filepath.ToSlash(err.Error())+"\n"))
 		})
+	}
+}
+
+// What is wrong beyond the last mistake that is reported is as wrong.
+func TestAMistakeBeyondTheLastReportedIsNotBuiltUpon(t *testing.T) {
+	var unknown strings.Builder
+	for i := range maxMistakes {
+		fmt.Fprintf(&unknown, "wrong%d: 1\n", i)
+	}
+	for _, last := range []string{"matrix: {include: [{model: nobody}]}", "matrix: {include: [{mask: nothing}]}", "baseline: {model: nobody}", "baseline: {mask: nothing}", "matrix: {zip: [[model, mask]]}\nmasks: {none: [], a: [0]}"} {
+		path := filepath.Join(t.TempDir(), "campaign.yaml")
+		if err := os.WriteFile(path, []byte("name: test\nmodels: {glossary: builtin:glossary-5m}\n"+prompt16+unknown.String()+last+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var mistakes Mistakes
+		if _, err := Load(t.Context(), path); !errors.As(err, &mistakes) || len(mistakes) != maxMistakes {
+			t.Errorf("%s: %v", last, err)
+		}
 	}
 }
