@@ -107,6 +107,36 @@ func TestOtherKernelsAreRefusedUnlessTheCampaignAsksForThem(t *testing.T) {
 	}
 }
 
+func TestFailuresWithOtherKernelsRefuseNothing(t *testing.T) {
+	b := newBench(t)
+	version := func(v string) {
+		for i := range b.plan.Units {
+			u := &b.plan.Units[i]
+			u.Key.EngineVersion = v
+			u.ID = u.Key.ID()
+		}
+	}
+	version("2+upstream")
+	b.x.script["throughput/pp8/a/000"] = fails(results.Failure{Kind: results.Crash, Message: "exit status 1"})
+	b.interruptBefore("throughput/pp8/b/000")
+	version("2")
+	b.o.Environment = otherEnvironment()
+	b.x.script = nil
+	if _, calls := b.mustRun(); len(calls) != len(wholeRun) {
+		t.Errorf("jobs %v", calls)
+	}
+}
+
+func TestABlockOfWhichNothingIsChosenToRunStaysAsItIs(t *testing.T) {
+	b := newBench(t)
+	b.interruptBefore("throughput/pp8/b/000")
+	b.o.Environment, b.o.AllowEnvironmentChange = otherEnvironment(), true
+	b.o.Only = []string{"throughput/pp8/a/000"}
+	_, calls := b.mustRun()
+	equal(t, "jobs", nil, calls)
+	equal(t, "the record", testEnvironment().ID(), b.record("throughput/pp8/a/000").Environment)
+}
+
 func TestAHalfFinishedBlockIsRunAgainInTheNewEnvironment(t *testing.T) {
 	b := newBench(t)
 	b.interruptBefore("throughput/pp8/a/001") // the second unit of the second block

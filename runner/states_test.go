@@ -2,10 +2,13 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"attnbudget/plan"
 	"attnbudget/results"
 )
 
@@ -68,6 +71,29 @@ func TestStaleStatesAreRemovedAndMadeAgain(t *testing.T) {
 			equal(t, "checkpoints left", nil, b.files("work/checkpoints"))
 		})
 	}
+}
+
+func TestAStateThatNoUnitNeedsAnyMoreIsRemoved(t *testing.T) {
+	b := newBench(t)
+	b.interruptBefore("depth/tg4 @ d16/b/001")
+	b.plan.Units = slices.DeleteFunc(b.plan.Units, func(u plan.Unit) bool { return u.Arm == "a" && u.State != "" })
+	b.o.Only = []string{"perplexity/**"}
+	b.mustRun()
+	equal(t, "states left", []string{"state-b.state"}, b.files("work/states"))
+}
+
+func TestAStateThatWasBegunAgainIsNotTakenForTheOneBefore(t *testing.T) {
+	b := newBench(t)
+	b.interruptBefore("depth/tg4 @ d16/b/001")
+	journal, err := b.dir.OpenJournal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(journal.Append(results.Event{Kind: results.EventStateStart, State: "state-a"}), journal.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, calls := b.mustRun()
+	equal(t, "jobs", []string{"depth/tg4 @ d16/b/001", "state depth/tg4 @ d16/a/001", "depth/tg4 @ d16/a/001"}, calls[:3])
 }
 
 func TestAStateThatCannotBeMadeFailsItsUnitsOnce(t *testing.T) {

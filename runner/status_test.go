@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,6 +87,14 @@ func TestTheNearestOldRecordExplains(t *testing.T) {
 	b.mustRun()
 	change(func(k *plan.Key) { k.Chunks, k.Threads = 4, 9 })
 	equal(t, "changes", []plan.Difference{{Field: "threads", Old: "8", New: "9"}}, b.statusOf(name).Changes)
+
+	// Two differ in one field alike: the newer one explains, whichever is read first.
+	for _, threads := range []int{16, 17, 18, 19, 20, 21} {
+		change(func(k *plan.Key) { k.Chunks, k.Threads = 4, threads })
+		b.mustRun()
+		change(func(k *plan.Key) { k.Chunks, k.Threads = 4, 9 })
+		equal(t, "changes", []plan.Difference{{Field: "threads", Old: fmt.Sprint(threads), New: "9"}}, b.statusOf(name).Changes)
+	}
 }
 
 func TestStatusExplainsDamagedRecordsAndRerunBlocks(t *testing.T) {
