@@ -6,6 +6,11 @@ import (
 	"strings"
 )
 
+// PatternError is a mistake in Options.Only.
+type PatternError struct{ Pattern, Problem string }
+
+func (e *PatternError) Error() string { return fmt.Sprintf("pattern %q: %s", e.Pattern, e.Problem) }
+
 // Match reports whether the pattern matches the whole unit name. Both are compared segment by segment between slashes:
 // `*`, `?` and `[a-z]` match inside a segment as in path.Match, and a segment `**` matches any number of segments,
 // also none. "perplexity/**" are all perplexity units, "**/Q4_0*/**" all of arms that begin with Q4_0.
@@ -46,14 +51,14 @@ func chosen(patterns, names []string) ([]bool, error) {
 		// path.Match reports a malformed pattern only if the name leads it there.
 		for _, segment := range strings.Split(p, "/") {
 			if _, err := path.Match(segment, ""); err != nil {
-				return nil, fmt.Errorf("pattern %q: %w", p, err)
+				return nil, &PatternError{p, err.Error()}
 			}
 		}
 		found := false
 		for i, name := range names {
 			ok, err := Match(p, name)
 			if err != nil {
-				return nil, fmt.Errorf("pattern %q: %w", p, err)
+				return nil, &PatternError{p, err.Error()}
 			}
 			if ok {
 				out[i], found = true, true
@@ -64,7 +69,7 @@ func chosen(patterns, names []string) ([]bool, error) {
 			if len(names) > 0 {
 				example = fmt.Sprintf("; the first one is named %q", names[0])
 			}
-			return nil, fmt.Errorf("pattern %q matches no unit of the plan%s", p, example)
+			return nil, &PatternError{p, "it matches no unit of the plan" + example}
 		}
 	}
 	return out, nil

@@ -69,6 +69,8 @@ func runBench(c *cobra.Command, f benchFlags) error {
 	switch {
 	case (f.cold || f.noTouch) && !f.load:
 		return &usageError{errors.New("--cold and --no-touch are of --load, which is not given")}
+	case f.repetitions < 1:
+		return &usageError{fmt.Errorf("-r %d: expected at least 1 sample of each test", f.repetitions)}
 	case f.load:
 		return runLoad(c, f)
 	case f.profile:

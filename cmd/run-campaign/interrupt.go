@@ -33,3 +33,11 @@ func untilInterrupted(parent context.Context) (ctx context.Context, release func
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }
+
+// outliveReaders lets writes to a pipe that nobody reads any more fail, until release. Otherwise the system would end the process:
+// a measurement of hours must not be lost because its progress went to a program that has ended.
+func outliveReaders() (release func()) {
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	return func() { signal.Stop(broken) }
+}

@@ -117,6 +117,36 @@ func goodRecords(t *testing.T, path string) int {
 	return n
 }
 
+func TestARunGoesOnWhenNobodyReadsItsProgressAnyMore(t *testing.T) {
+	for _, way := range []string{"lines", "json"} {
+		file, dir := longCampaign(t)
+		text := strings.ReplaceAll(strings.ReplaceAll(long, "512", "32"), "chunks: 12", "chunks: 1")
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(program, "run", file, "--dir", dir, "--progress", way)
+		pipe, err := cmd.StderrPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+		if err := pipe.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s: %v", way, err)
+		}
+		if n := goodRecords(t, dir); n != 3 {
+			t.Errorf("%s: %d of 3 units", way, n)
+		}
+	}
+}
+
 func TestASecondRunnerOnTheSameDirectoryExits4AndNamesTheHolder(t *testing.T) {
 	file, dir := longCampaign(t)
 	first := startRun(t, file, dir)

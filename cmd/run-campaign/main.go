@@ -144,6 +144,7 @@ func exitCode(err error) int {
 	var kind *source.KindError
 	var mistakes campaigns.Mistakes
 	var locked *results.LockedError
+	var pattern *runner.PatternError
 	switch {
 	case err == nil:
 		return exitDone
@@ -153,7 +154,7 @@ func exitCode(err error) int {
 		return exitFailedUnits
 	case errors.As(err, &locked):
 		return exitLocked
-	case errors.As(err, &usage), errors.As(err, &kind), errors.As(err, &mistakes), strings.HasPrefix(err.Error(), "unknown command"):
+	case errors.As(err, &usage), errors.As(err, &kind), errors.As(err, &mistakes), errors.As(err, &pattern), strings.HasPrefix(err.Error(), "unknown command"):
 		return exitUsage
 	}
 	return exitFailed

@@ -98,7 +98,11 @@ func (f *perplexityFlags) run(c *cobra.Command) error {
 		}
 		return e, nil
 	})
-	return errors.Join(err, tokens.close())
+	closing := tokens.close()
+	if err != nil { // what closing says then is no more than an echo of it
+		return err
+	}
+	return closing
 }
 
 // tokenFile is the file of --per-token. The zero value is none.

@@ -70,6 +70,11 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if o.Until, err = deadline(f.until, "", start); err != nil {
 		return &usageError{fmt.Errorf("--until: %w", err)}
 	}
+	if f.timeout < 0 {
+		return &usageError{fmt.Errorf("--timeout %v: expected a time such as 10m", f.timeout)}
+	}
+	release := outliveReaders()
+	defer release()
 	p, text, err := f.plan(c, file)
 	if err != nil {
 		return err
@@ -108,13 +113,18 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	for _, w := range p.Warnings {
 		fmt.Fprintln(stderr, "warning: "+w)
 	}
-	ctx, stop, release := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
-	defer release()
+	ctx, stop, unwatch := runner.NotifyStop(c.Context(), func(line string) { fmt.Fprintln(stderr, line) })
+	defer unwatch()
 	o.Stop = stop
 	reporter := runner.NewReporter(stderr, progress)
 	sum, err := runner.Run(ctx, p, dir, o, embedded.Executor{}, reporter)
 	reporter.Close()
-	if f.dryRun || sum.Session == "" {
+	release()
+	switch {
+	case err == nil && f.dryRun:
+		_, err = fmt.Fprintf(c.OutOrStdout(), "%d units done, %d failed, %d left; nothing was written\n", sum.Done, sum.Failed, sum.Left)
+		return err
+	case sum.Session == "":
 		return err
 	}
 	concluded := conclude(c, dir, sum)
