@@ -28,6 +28,8 @@ const (
 		`{"kind":"kv","n_ctx":8192,"n_seq_max":1,"caches":[{"name":"plain","cells":8192,"layers":[3,7],"type_k":"f16","type_v":"f16","bytes_k":4194304,"bytes_v":4194304},` +
 		`{"name":"recurrent","cells":1,"layers":[0,1,2],"type_k":"f32","type_v":"f32","bytes_k":36864,"bytes_v":393216}],"bytes":8818688}` + "\n"
 
+	selfOutput = "llama_new_context_with_model: KV self size  =   40.62 MiB, K (f16):   20.31 MiB, V (f16):   20.31 MiB\n"
+
 	perplexityOutput = "perplexity: calculating perplexity over 2 chunks, n_ctx=512, batch_size=2048, n_seq=4\n" +
 		`{"kind":"perplexity_chunk","chunk":1,"tokens":255,"nll":933.12,"nll2":4013.5}` + "\n" +
 		`{"kind":"perplexity_chunk","chunk":2,"tokens":255,"nll":822.25,"nll2":3420.75}` + "\n" +
@@ -212,6 +214,7 @@ func TestWrongOutputsAreRefusedWithKindAndLine(t *testing.T) {
 		{"an infinite throughput", Depth, benchOutput, `"avg_ts": 2048.000000`, `"avg_ts": inf`, ErrNaN, 1},
 		{"an overflowing throughput", Depth, benchOutput, `"avg_ts": 2048.000000`, `"avg_ts": 1e999`, ErrNaN, 1},
 		{"a sample of no time", Depth, benchOutput, `[ 250000000 ]`, `[ 0 ]`, ErrContradiction, 1},
+		{"a sample more in one list", Depth, benchOutput, `"samples_ts": [ 2048 ]`, `"samples_ts": [ 2048, 2048 ]`, ErrContradiction, 1},
 		{"no samples", Depth, benchOutput, `[ 250000000 ]`, `[ ]`, ErrTruncated, 1},
 		{"a missing field", Depth, benchOutput, `"n_gen"`, `"n_generated"`, ErrForm, 1},
 		{"counts of fewer samples", Depth, benchOutput, `"samples_gc": [ 0 ]`, `"samples_gc": [ ]`, ErrContradiction, 1},
@@ -222,7 +225,12 @@ func TestWrongOutputsAreRefusedWithKindAndLine(t *testing.T) {
 		{"bytes that are not their sum", KV, kvOutput, `"bytes":8388608`, `"bytes":8388609`, ErrContradiction, 2},
 		{"a line of another size", KV, kvOutput, "8 layers", "7 layers", ErrContradiction, 1},
 		{"a line without its cache", KV, kvOutput, `"caches":[`, `"caches":[{"name":"window","cells":1,"layers":[],"type_k":"f16","type_v":"f16","bytes_k":0,"bytes_v":0},`, ErrContradiction, 2},
+		{"lines of other parts", KV, kvOutput, "K (f16):    4.00 MiB, V (f16):    4.00 MiB", "K (f16):    5.00 MiB, V (f16):    3.00 MiB", ErrContradiction, 1},
 		{"negative bytes", KV, kvOutput, `"bytes_k":4194304`, `"bytes_k":-4194304`, ErrContradiction, 2},
+
+		{"parts that are not the whole", KV, selfOutput, "20.31 MiB, V", "19.31 MiB, V", ErrContradiction, 1},
+		{"two lines of one cache", KV, selfOutput + selfOutput, "", "", ErrContradiction, 2},
+		{"parts that are missing", KV, selfOutput, ", V (f16):   20.31 MiB", "", ErrTruncated, 1},
 
 		{"a chunk too few", Perplexity, perplexityOutput, "over 2 chunks", "over 3 chunks", ErrTruncated, 3},
 		{"a chunk too many", Perplexity, perplexityOutput, "over 2 chunks", "over 1 chunks", ErrContradiction, 3},
@@ -247,6 +255,7 @@ func TestWrongOutputsAreRefusedWithKindAndLine(t *testing.T) {
 
 		{"a pick against the scores", Winogrande, winograndeOutput, `"pick":2,"corrected_pick":1}` + "\n" + `{"kind"`, `"pick":1,"corrected_pick":1}` + "\n" + `{"kind"`, ErrContradiction, 1},
 		{"a line with another pick", Winogrande, winograndeOutput, "2\t50.0000\t -3.500000   -3.500000  2  1", "2\t100.0000\t -3.500000   -3.500000  1  1", ErrContradiction, 4},
+		{"a line without its task", Winogrande, winograndeOutput + "3\t66.6667\t -3.500000   -3.400000  2  2\n", "", "", ErrContradiction, 5},
 		{"a final line of more tasks", Winogrande, winograndeOutput + "Final Winogrande score(3 tasks): 50.0000 +/- 50.0000\n", "", "", ErrTruncated, 4},
 		{"a pick that is not the best", MultipleChoice, choiceOutput, `"pick":3`, `"pick":1`, ErrContradiction, 3},
 		{"an accuracy of other picks", MultipleChoice, choiceOutput, "3\t66.66666667", "3\t33.33333333", ErrContradiction, 7},

@@ -68,6 +68,15 @@ func TestDivergencesAreComputedFromChunks(t *testing.T) {
 		variance += math.Pow(0.001*(float64(i+1)-(tokens+1)/2.0), 2) / tokens
 	}
 	within(t, "error of the mean", *ms[MeanKLD].StdErr, math.Sqrt(variance/(2*tokens-1)), 1e-8)
+	// Of the squares s² the mean is rms², and the error of a root is that of its square over twice the root.
+	var squares, fourths float64
+	for chunk := range 2 {
+		for i := range tokens {
+			p := float64(float32(0.01 * math.Sin(float64(i+chunk))))
+			squares, fourths = squares+p*p/(2*tokens), fourths+p*p*p*p/(2*tokens)
+		}
+	}
+	within(t, "error of rms", *ms[RMSDeltaP].StdErr, math.Sqrt((fourths-squares*squares)/(2*tokens-1))/(2*math.Sqrt(squares)), 1e-9)
 	for _, metric := range []string{MeanKLD, SameTop, MeanDeltaP, RMSDeltaP} {
 		m, sum := ms[metric], 0.0
 		for _, c := range m.Chunks {
