@@ -35,6 +35,16 @@ func TestSignedRankCriticalValuesArePublished(t *testing.T) {
 	}
 }
 
+func TestALevelThatTheTestReachesExactlyIsReached(t *testing.T) {
+	// Of two values P(S+ = 0) is 1/4.
+	if got := signedRankCritical(2, 0.25); got != 1 {
+		t.Errorf("k = %d, want 1", got)
+	}
+	if i := Median([]float64{1, 2}, 0.5); !i.Bounded || i.Lo != 1 || i.Hi != 2 {
+		t.Errorf("the median of two values lies between them half of the time: %+v", i)
+	}
+}
+
 func TestSignedRankDistributionAgreesWithEnumeration(t *testing.T) {
 	for n := range 13 {
 		want := make([]float64, n*(n+1)/2+1)
@@ -405,6 +415,12 @@ func TestUnpairedChunksAreRefused(t *testing.T) {
 }
 
 func TestLag1FindsDrift(t *testing.T) {
+	if got, large := Lag1([]float64{1, 2, 3, 4, 5}); got != 0.4 || large { // 4 over 10
+		t.Errorf("lag 1 of 1 to 5: %v, %v", got, large)
+	}
+	if got, large := Lag1([]float64{1, -1, 1, -1, 1, -1}); math.Abs(got+5.0/6) > 1e-15 || !large {
+		t.Errorf("lag 1 of an alternation: %v, %v", got, large)
+	}
 	r := rand.New(rand.NewPCG(5, 5))
 	x := normals(r, 200)
 	if _, large := Lag1(x); large {
