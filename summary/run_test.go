@@ -206,9 +206,8 @@ func (t *testRun) write(tb testing.TB, environments ...results.Environment) stri
 	return dir
 }
 
-// build summarises the run without storing it.
-func (t *testRun) build(tb testing.TB, environments ...results.Environment) *Summary {
-	tb.Helper()
+// source is the run without being stored.
+func (t *testRun) source(environments ...results.Environment) source {
 	src := source{plan: t.plan, records: map[string]*results.Record{}, environments: map[string]results.Environment{}}
 	for _, r := range t.records {
 		src.records[r.Unit.ID] = r
@@ -216,7 +215,13 @@ func (t *testRun) build(tb testing.TB, environments ...results.Environment) *Sum
 	for _, e := range append(environments, testEnvironment) {
 		src.environments[e.ID()] = e
 	}
-	return summarise(src)
+	return src
+}
+
+// build summarises the run without storing it.
+func (t *testRun) build(tb testing.TB, environments ...results.Environment) *Summary {
+	tb.Helper()
+	return summarise(t.source(environments...))
 }
 
 func (s *Summary) effect(tb testing.TB, arm, against, condition, metric string) Effect {

@@ -73,8 +73,8 @@ type Cell struct {
 	Mean     *float64       `json:"mean,omitempty"`    // over blocks; timings
 	StdDev   *float64       `json:"std_dev,omitempty"` // sample, over blocks; timings of two blocks or more
 
-	TokenError   *float64 `json:"token_error,omitempty"`   // perplexity: upstream's standard error, tokens taken as independent
-	DesignEffect *float64 `json:"design_effect,omitempty"` // perplexity: variance over chunks in units of TokenError²
+	TokenError   *float64 `json:"token_error,omitempty"`   // perplexity, nll, divergences: upstream's standard error, tokens taken as independent
+	DesignEffect *float64 `json:"design_effect,omitempty"` // of the mean a token behind Value: its variance over chunks in units of that over tokens
 
 	Values   []BlockValue `json:"values"`
 	Failures []Failure    `json:"failures,omitempty"`
@@ -116,7 +116,7 @@ type Effect struct {
 	Ratio       *stat.Interval `json:"ratio,omitempty"`      // arm over against
 	Difference  *stat.Interval `json:"difference,omitempty"` // arm minus against
 	Check       *stat.Interval `json:"check,omitempty"`      // Ratio by a second method, where there is one
-	P           *float64       `json:"p,omitempty"`          // two-sided, of no effect: Student's t for timings and nll, McNemar's mid-p for tasks
+	P           *float64       `json:"p,omitempty"`          // two-sided, of no effect: Student's t for timings and what chunks have, McNemar's mid-p for tasks
 	Detectable  *float64       `json:"detectable_ratio,omitempty"`
 	Pairs       []Pair         `json:"pairs,omitempty"` // of timings
 	Flips       *Flips         `json:"flips,omitempty"` // of tasks

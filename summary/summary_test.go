@@ -199,13 +199,36 @@ func TestDifferentTasksAreRefusedAndNotIntersected(t *testing.T) {
 }
 
 func TestOutputOfAnotherUnitIsAFailure(t *testing.T) {
-	run := newTestRun()
-	a := run.unitsOf("F16/two", "pp128")[0]
-	a.Stdout = run.unitsOf("F16/none", "pp128")[0].Stdout
-	s := run.build(t)
-	c := s.cell(t, "F16/two", "pp128", plan.MetricTokensPerSecond)
-	if len(c.Failures) != 1 || c.Failures[0].Kind != results.Unparsable || !strings.Contains(c.Failures[0].Message, "attention_drop_layers") {
-		t.Errorf("the output of another mask: %+v", c.Failures)
+	for _, c := range []struct{ name, condition, old, new, says string }{
+		{"another mask", "pp128", `"attention_drop_layers": "3,5"`, `"attention_drop_layers": ""`, "attention_drop_layers"},
+		{"another number of threads", "pp128", `"n_threads": 2`, `"n_threads": 3`, "n_threads"},
+		{"another type of keys", "pp128", `"type_k": "f16"`, `"type_k": "q8_0"`, "type_k"},
+		{"another type of values", "pp128", `"type_v": "f16"`, `"type_v": "q8_0"`, "type_v"},
+		{"another depth", "tg16 @ d1024", `"n_depth": 1024`, `"n_depth": 512`, "n_depth"},
+		{"a surrogate", "pp128", `"engine"`, `"attention_surrogate": "abc", "engine"`, "attention_surrogate"},
+		{"two repetitions", "pp128", "", "", "2 samples"},
+		{"two tests", "pp128", "", "", "several tokens_per_second"},
+		{"no JSON line", "kv 2048", `{"kind":"kv"`, `{"kind":"other"`, "rounded text"},
+	} {
+		run := newTestRun()
+		r := run.unitsOf("F16/two", c.condition)[0]
+		switch was := r.Stdout; c.name {
+		case "two repetitions":
+			head, samples, _ := strings.Cut(r.Stdout, `"samples_ns": [ `)
+			ns, _, _ := strings.Cut(samples, " ")
+			_, rest, _ := strings.Cut(samples, `"engine"`)
+			r.Stdout = head + `"samples_ns": [ ` + ns + ", " + ns + ` ], "samples_ts": [], "engine"` + rest
+		case "two tests":
+			r.Stdout += r.Stdout
+		default:
+			if r.Stdout = strings.Replace(was, c.old, c.new, 1); r.Stdout == was {
+				t.Fatalf("%s: %q is not in the output", c.name, c.old)
+			}
+		}
+		cell := run.build(t).cell(t, "F16/two", c.condition, map[bool]string{true: plan.MetricKVBytes, false: plan.MetricTokensPerSecond}[c.condition == "kv 2048"])
+		if len(cell.Failures) != 1 || cell.Failures[0].Kind != results.Unparsable || !strings.Contains(cell.Failures[0].Message, c.says) {
+			t.Errorf("%s: %+v", c.name, cell.Failures)
+		}
 	}
 }
 
