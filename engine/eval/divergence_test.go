@@ -152,6 +152,14 @@ func TestErrorsClusteredByChunkAreThoseOfTheChunksMeans(t *testing.T) {
 	}
 }
 
+func TestUpstreamGivesUpToTenValuesNoError(t *testing.T) {
+	for n, want := range map[int]float64{10: 0, 11: math.Sqrt(0.25 / 10)} {
+		if got := mean(float64(n)*1.5, float64(n)*2.5, n).err; math.Abs(got-want) > 1e-15 { // half of them 1, half 2
+			t.Errorf("%d values of variance 0.25: error %v, want %v", n, got, want)
+		}
+	}
+}
+
 func TestReadChoices(t *testing.T) {
 	good := choiceFile(
 		ChoiceTask{Question: "Q?", Answers: []string{"yes", "no", "maybe"}, Gold: 1},

@@ -364,6 +364,48 @@ func TestWinograndeScoresByUpstreamsRuleAndTheCorrectedOne(t *testing.T) {
 	}
 }
 
+// "cat" and what follows it give the beginning of the sentence with "cat mat"; upstream scores it from logits of other tasks.
+func TestNothingIsScoredBeforeTheSentencesDiffer(t *testing.T) {
+	tok := shippedTokenizer(t)
+	w, err := NewWinogrande(tok, Input{"w.csv", []byte("0,the _ mat with the rat sat on a hat,cat,cat mat,1\n\n")}, TaskOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := w.groups[0].prefix
+	if short := len(tok.Encode("the cat", true, false)); short >= first {
+		t.Fatalf("the sentences differ after %d tokens, the choice ends after %d: the test tests nothing", first, short)
+	}
+	if got := w.spans[0][0].from; got != first {
+		t.Errorf("scored from token %d, the sentences differ from %d on", got, first)
+	}
+	if _, err := w.Run(t.Context(), newHashModel(tok.VocabSize(), 512), nil, func(WinograndeItem) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALogProbabilityBelowTheRangeOfFloat32IsStillOne(t *testing.T) {
+	for _, a := range []arithmetic{summedDouble, summedSingle, asProbability} {
+		if got := a.logProb([]float32{0, -120}, 1); got != -120 {
+			t.Errorf("arithmetic %d: %v, want -120", a, got)
+		}
+	}
+}
+
+func TestTiesGoWhereUpstreamLetsThemGo(t *testing.T) {
+	groups := []group{{sequences: [][]int32{{1, 2}, {1, 3}, {1, 4}, {1, 5}}, prefix: 1}}
+	h := &HellaSwag{Tasks: []HellaSwagTask{{}}, groups: groups}
+	if got := h.item(0, continuationScores(groups[0], []float64{-3, -2, -2, -4})).Pick; got != 1 {
+		t.Errorf("HellaSwag: ending %d, want the first of equals, 1", got)
+	}
+	c := &Choice{Tasks: []ChoiceTask{{}}, groups: groups}
+	if got := c.item(0, []float64{-3, -2, -2, -4}).Pick; got != 1 {
+		t.Errorf("multiple choice: answer %d, want the first of equals, 1", got)
+	}
+	if got := better([2]float32{-2, -2}); got != 2 {
+		t.Errorf("Winogrande: sentence %d, want the second of equals", got)
+	}
+}
+
 func TestTaskThatDoesNotFitIsRefused(t *testing.T) {
 	tok := shippedTokenizer(t)
 	in := Input{"long.txt", []byte("a tiger\n0\n" + strings.Repeat("feline ", 40) + "\nb b\nc c\nd d\n")}
