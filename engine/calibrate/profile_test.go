@@ -83,6 +83,22 @@ func TestASpikeIsACaution(t *testing.T) {
 	}
 }
 
+func TestACautionMarksWhatNoiseCouldDecide(t *testing.T) {
+	for damage, want := range map[float64]bool{0.0479: false, 0.0481: true, 0.05: true} { // the standard error is 0.001
+		ps, _ := profiles(staircase(damage), 0.05, 0.2)
+		if got := strings.Contains(strings.Join(ps[0].Cautions, ";"), "less than two standard errors"); got != want {
+			t.Errorf("%g of a budget of 0.05: caution %t", damage, got)
+		}
+	}
+	for apart, want := range map[float64]bool{0.0042: false, 0.0043: true, -0.0043: true} { // three standard errors are 0.003·√2
+		steps := staircase(0.02)
+		steps[0].Search.NLL.Mean += apart
+		if got := strings.Contains(strings.Join(cautions(steps, 0), ";"), "differs from that of the search split"); got != want {
+			t.Errorf("splits that are %g apart: caution %t", apart, got)
+		}
+	}
+}
+
 func TestAProfileOfAnotherModelIsRefusedWithBothFingerprints(t *testing.T) {
 	ps, _ := profiles(staircase(0.01, 0.02, 0.2), 0.05, 0.2)
 	r := &Report{Schema: Schema, Model: ModelSummary{Fingerprint: "1111"}, Profiles: ps}

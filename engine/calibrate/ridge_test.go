@@ -181,3 +181,12 @@ func TestABranchThatGivesNothingIsReproducedByNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestTheFirstPositionOfEverySequenceIsNotFitted(t *testing.T) {
+	f := &fitter{c: &calibration{Job: Job{Settings: Settings{NCtx: 4}}}}
+	m := newMoments(1, false)
+	f.add(m, []int{0, 1, 4, 7}, []float32{1, 10, 100, 1000}, []float32{2, 20, 200, 2000})
+	if m.n != 2 || m.h[0] != 1010 || m.y[0] != 2020 {
+		t.Errorf("%v positions, sums %v and %v; want those of tokens 1 and 7", m.n, m.h, m.y)
+	}
+}

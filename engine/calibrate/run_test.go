@@ -109,6 +109,18 @@ func TestEveryArchitectureIsCalibrated(t *testing.T) {
 	}
 }
 
+func TestAProfileSaysWhatItLeavesOfTheCache(t *testing.T) {
+	m := tiny(t, "llama")
+	job := short(t, m)
+	job.Settings.Most = 2
+	layers := int64(m.Info().Layers)
+	for _, p := range mustRun(t, job).Profiles {
+		if want := p.KV.Undropped / layers * (layers - int64(len(p.Layers))); p.KV.Dropped != want || want == 0 {
+			t.Errorf("mask %s of %d layers: %d of %d bytes, want %d", p.Mask, layers, p.KV.Dropped, p.KV.Undropped, want)
+		}
+	}
+}
+
 func TestACalibrationThatWasKilledGoesOn(t *testing.T) {
 	m := tiny(t, "gemma4")
 	want := encoded(t, mustRun(t, short(t, m)))
@@ -297,11 +309,81 @@ func TestSurrogatesArePreparedWrittenAndUsed(t *testing.T) {
 	}
 }
 
+func TestALayerIsFittedWithThoseBeforeItInPlace(t *testing.T) {
+	job := short(t, tiny(t, "llama"))
+	job.Surrogate = SurrogatePlan{Kind: MeanSurrogate}
+	c, err := open(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	f, below := c.fitter(), masks(t, c.Model.Roles(), []int{0})[0]
+	all, _, err := f.together(t.Context(), masks(t, c.Model.Roles(), []int{0, 1})[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	fitted := func(s *engine.Surrogates) []float32 {
+		c.variants.Replace(s)
+		seen, unseen, err := f.observe(t.Context(), below, []int{1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		chunks, each := len(f.chunks), job.Settings.NCtx-1
+		if want := float64(chunks * 4 / 5 * each); seen[1].n != want || seen[1].n+unseen[1].n != float64(chunks*each) {
+			t.Errorf("%v positions to fit and %v to choose the penalty by, want %v of %d", seen[1].n, unseen[1].n, want, chunks*each)
+		}
+		one, _, err := best(seen[1], unseen[1], 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one.surrogate().Bias
+	}
+	if want := fitted(engine.NewSurrogates(below, model.Surrogates{0: all[0]})); !slices.Equal(all[1].Bias, want) {
+		t.Error("layer 1 is not fitted behind what stands in for layer 0")
+	}
+	if slices.Equal(all[1].Bias, fitted(nil)) {
+		t.Error("what stands in for layer 0 makes no difference: the test tests nothing")
+	}
+}
+
 func TestSurrogatesThatDoHarmAreNotWritten(t *testing.T) {
 	c := &calibration{Job: Job{SurrogateFile: func(string) string { t.Error("asked for a file"); return "" }}}
 	s := &SurrogateResult{Gain: Estimate{Mean: -0.001, SE: 0.01, Chunks: 8}}
 	if err := c.store(s, Recommended); err != nil || s.File != "" {
 		t.Errorf("%q, %v", s.File, err)
+	}
+}
+
+func TestSurrogatesThatAreNotThoseOfTheReportAreNoticed(t *testing.T) {
+	dir := t.TempDir()
+	s := &SurrogateResult{Kind: MeanSurrogate, Layers: model.Surrogates{1: {Bias: []float32{1, 2}}}}
+	if err := s.Write(filepath.Join(dir, "s.gguf"), "1234"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := gguf.Open(filepath.Join(dir, "s.gguf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.File, s.Hash = "s.gguf", engine.HashSurrogates(f)
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := &Report{Profiles: []Profile{{Name: Minimal}, {Name: Max, Surrogate: s}}}
+	if err := r.CheckSurrogates(dir); err != nil {
+		t.Error(err)
+	}
+	s.Layers[1].Bias[0] = 3
+	if err := s.Write(filepath.Join(dir, "s.gguf"), "1234"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CheckSurrogates(dir); err == nil || !strings.Contains(err.Error(), s.Hash) {
+		t.Errorf("other tensors: %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "s.gguf")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CheckSurrogates(dir); err == nil {
+		t.Error("a file that is gone was not missed")
 	}
 }
 

@@ -195,6 +195,27 @@ func TestARaceSparesTheWinner(t *testing.T) {
 	}
 }
 
+// With 4 chunks, 5 masks and one look a mask that is worse with t = 4.7, p = 0.009, goes out at level 0.05/4 but not at 0.05/8.
+func TestTheLevelOfARaceIsSharedAmongThoseThatAreKept(t *testing.T) {
+	value := func(m drop.Mask, chunk int) float64 {
+		if m.Has(0) || m.Has(1) {
+			return 0
+		}
+		return 1 + 0.3685*float64(1-2*(chunk%2))
+	}
+	roles := full(5)
+	for keep, want := range map[int]bool{1: true, 2: false} {
+		s := NewSearch(Search{Roles: roles, Metric: NLL, Chunks: span(5), Alpha: 0.05, MaxDamage: 10}, measured(value))
+		field, err := s.race(t.Context(), masks(t, roles, []int{0}, []int{1}, []int{2}, []int{3}, []int{4}), keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if field[4].Out != want {
+			t.Errorf("%d kept: the worst is out %t after %d chunks", keep, field[4].Out, len(field[4].Scores))
+		}
+	}
+}
+
 // trap is a damage with pairs that are only harmless together, which greedy cannot see.
 func trap(seed uint64, n int) func(m drop.Mask, chunk int) float64 {
 	rng := rand.New(rand.NewPCG(seed, 7))
