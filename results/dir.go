@@ -81,8 +81,8 @@ func Create(path, campaign string) (*Dir, error) {
 		if err != nil {
 			return nil, err
 		}
-		if d.manifest.Campaign != campaign {
-			return nil, fmt.Errorf("%s holds a run of campaign %q, not of %q: choose another --dir", path, d.manifest.Campaign, campaign)
+		if err := d.CheckCampaign(campaign); err != nil {
+			return nil, err
 		}
 		return d, d.makeFolders()
 	}
@@ -95,6 +95,14 @@ func Create(path, campaign string) (*Dir, error) {
 		return nil, fmt.Errorf("run directory %s: %w", path, err)
 	}
 	return d, d.makeFolders()
+}
+
+// CheckCampaign refuses the run of a campaign of another name.
+func (d *Dir) CheckCampaign(name string) error {
+	if d.manifest.Campaign != name {
+		return fmt.Errorf("%s holds a run of campaign %q, not of %q: choose another --dir", d.path, d.manifest.Campaign, name)
+	}
+	return nil
 }
 
 func (d *Dir) makeFolders() error {

@@ -223,5 +223,8 @@ func openRun(path, campaign string, dryRun bool) (*results.Dir, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
-	return dir, err
+	if err != nil {
+		return nil, err
+	}
+	return dir, dir.CheckCampaign(campaign)
 }

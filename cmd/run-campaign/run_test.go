@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"os"
@@ -111,6 +112,23 @@ func TestATimeOfDayCountsFromTheStartOfTheCommand(t *testing.T) {
 		got, err := deadline(until[0], until[1], start)
 		if err != nil || got.Format(time.RFC3339) != want {
 			t.Errorf("flag %q, campaign %q: %v, %v; want %s", until[0], until[1], got, err, want)
+		}
+	}
+}
+
+func TestADryRunRefusesWhatTheRunWouldRefuse(t *testing.T) {
+	work := t.TempDir()
+	file, dir := filepath.Join(work, "campaign.yaml"), filepath.Join(work, "run")
+	if err := os.WriteFile(file, []byte(two), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := results.Create(dir, "another"); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"run", file, "--dir", dir}, {"run", file, "--dir", dir, "--dry-run"}} {
+		var out, said bytes.Buffer
+		if code := run(t.Context(), args, nil, &out, &said); code != exitFailed || !strings.Contains(said.String(), `holds a run of campaign "another", not of "two"`) {
+			t.Errorf("%q: exit %d, want %d; it printed %q and said %q", args, code, exitFailed, out.String(), said.String())
 		}
 	}
 }
