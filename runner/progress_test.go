@@ -2,6 +2,7 @@ package runner
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -160,4 +161,27 @@ func TestTheTimeLeftComesFromMeasuredUnits(t *testing.T) {
 	if l := ninth.LeftSeconds; l == nil || *l < 0.02 || *l > 5 {
 		t.Errorf("before the last unit: %v", l)
 	}
+}
+
+// The time of a resumed unit is that of its last part: too short for an estimate.
+func TestAResumedUnitIsNotMeasured(t *testing.T) {
+	b := newBench(t)
+	one, two := "perplexity/perplexity text c512/a/000", "perplexity/perplexity text c512/b/000"
+	b.x.script[one] = func(ctx context.Context, job Job, p func(Progress)) (Output, error) {
+		out, err := b.x.succeed(ctx, job, p)
+		out.Resumed = 1
+		return out, err
+	}
+	left := func(when string) {
+		t.Helper()
+		for _, e := range b.r.events {
+			if e.Kind == results.EventUnitStart && e.Name == two && e.LeftSeconds != nil {
+				t.Errorf("%s: %v s are said to be left", when, *e.LeftSeconds)
+			}
+		}
+	}
+	b.interruptBefore(two)
+	left("in the session that resumed it")
+	b.mustRun()
+	left("in the next one")
 }

@@ -203,4 +203,5 @@ func TestAnArmThatCannotRunFailsItsUnits(t *testing.T) {
 		"perplexity/perplexity text c512/b/000"}, calls)
 	equal(t, "summary", Summary{Session: sum.Session, Done: 5, Failed: 5, Ran: 10}, sum)
 	equal(t, "failure", &results.Failure{Kind: results.Crash, Message: "no such format"}, b.record("depth/tg4 @ d16/a/001").Failure)
+	equal(t, "found out once", []string{"arm_failed a"}, b.journal(results.EventArmFailed))
 }
