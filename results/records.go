@@ -56,7 +56,8 @@ func (d *Dir) Supersede(id string) error {
 }
 
 // Record reads the current record of a unit. The error satisfies errors.Is(err, fs.ErrNotExist) when there is none and
-// is a *RecordError when there is one that cannot be used.
+// is a *RecordError when there is one that cannot be used. One that the system does not let us read may be as good as any: that
+// is neither.
 func (d *Dir) Record(id string) (*Record, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -66,20 +67,22 @@ func (d *Dir) Record(id string) (*Record, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if err == nil {
-		var r *Record
-		if r, err = DecodeRecord(b, path); err == nil && r.Unit.ID != id {
-			err = fmt.Errorf("it is of unit %q", r.Unit.ID)
-		}
-		if err == nil {
-			return r, nil
-		}
+	if err != nil {
+		return nil, fmt.Errorf("record of unit %s: %w; make it readable, or remove it and the unit is run again", id, err)
 	}
-	return nil, &RecordError{path, id, err}
+	r, err := DecodeRecord(b, path)
+	if err == nil && r.Unit.ID != id {
+		err = fmt.Errorf("it is of unit %q", r.Unit.ID)
+	}
+	if err != nil {
+		return nil, &RecordError{path, id, err}
+	}
+	return r, nil
 }
 
 // Records reads the current records of all units that have one, also of units that are no longer in the plan, ordered
-// by unit id. A record that cannot be used is yielded as a nil record with a *RecordError and reading goes on.
+// by unit id. A record that cannot be used is yielded as a nil record with a *RecordError and reading goes on;
+// one that a session moves away meanwhile is left out.
 func (d *Dir) Records() iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		entries, err := os.ReadDir(d.file("records"))
@@ -94,7 +97,11 @@ func (d *Dir) Records() iter.Seq2[*Record, error] {
 			if !isRecord || strings.HasPrefix(id, ".") {
 				continue
 			}
-			if !yield(d.Record(id)) {
+			r, err := d.Record(id)
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if !yield(r, err) {
 				return
 			}
 		}

@@ -104,6 +104,34 @@ func TestUnusableRecordsAreReportedWithTheirPathAndTheRestIsRead(t *testing.T) {
 	}
 }
 
+func TestARecordThatCannotBeReadIsNotTakenForADamagedOne(t *testing.T) {
+	d := newDir(t)
+	if err := os.Mkdir(d.recordPath("a0"), 0o755); err != nil { // as good as a file without permission, and so for every user
+		t.Fatal(err)
+	}
+	if err := os.Symlink("moved away", d.recordPath("b0")); err != nil { // named by the folder, but gone
+		t.Fatal(err)
+	}
+	if err := d.WriteRecord(record("c0", "good")); err != nil {
+		t.Fatal(err)
+	}
+	var good, bad []string
+	for r, err := range d.Records() {
+		var unusable *RecordError
+		switch {
+		case err == nil:
+			good = append(good, r.Unit.ID)
+		case errors.As(err, &unusable):
+			t.Errorf("damaged: %v", err)
+		default:
+			bad = append(bad, err.Error())
+		}
+	}
+	if len(good) != 1 || len(bad) != 1 || !strings.Contains(bad[0], "record of unit a0: read ") || !strings.HasSuffix(bad[0], "; make it readable, or remove it and the unit is run again") {
+		t.Errorf("good %q, errors %q", good, bad)
+	}
+}
+
 func TestAReplacedRecordIsKept(t *testing.T) {
 	d := newDir(t)
 	for _, r := range []*Record{failed("u"), failed("u"), record("u", "first"), record("u", "second")} {
