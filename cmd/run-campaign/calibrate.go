@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -108,6 +109,9 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 	if report == "" {
 		report = f.model.reportPath()
 	}
+	if err := atomicfile.Check(report); err != nil { // it is written last, hours later
+		return err
+	}
 	base := strings.TrimSuffix(report, ".json")
 	journal := base + ".journal"
 	unlock, err := cachedir.Lock(c.Context(), journal)
@@ -124,6 +128,9 @@ func runCalibrate(c *cobra.Command, f calibrateFlags) error {
 		Progress:      func(p calibrate.Progress) { bar.set(int64(p.Done), int64(p.Total)) },
 	})
 	bar.done()
+	if errors.Is(err, context.Canceled) {
+		err = fmt.Errorf("%w; what was measured is kept in %s, and the same command goes on from there", err, journal)
+	}
 	if err != nil {
 		return err
 	}

@@ -207,6 +207,32 @@ func TestAnInterruptedSynthLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestAnInterruptedCalibrationSaysWhereItGoesOnFrom(t *testing.T) {
+	dir := t.TempDir()
+	journal := filepath.Join(dir, "c.journal")
+	cmd := exec.Command(program, "calibrate", "-o", filepath.Join(dir, "c.json"), "-c", "64")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill() })
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if info, err := os.Stat(journal); err == nil && info.Size() > 0 {
+			break
+		}
+		if time.Since(begun) > time.Minute {
+			t.Fatal("nothing was measured within a minute")
+		}
+	}
+	cmd.Process.Signal(syscall.SIGINT)
+	cmd.Wait()
+	want := "what was measured is kept in " + journal + ", and the same command goes on from there"
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || !strings.Contains(said.String(), want) {
+		t.Errorf("exit %d, want %d; it said %s", code, exitInterrupted, said.String())
+	}
+}
+
 func TestHashingAModelStopsWithTheCommand(t *testing.T) {
 	model, err := filepath.Abs("../../engine/testdata/conformance/models/llama-tiny.gguf")
 	if err != nil {
