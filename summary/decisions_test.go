@@ -39,7 +39,7 @@ func TestTheNumberOfChunksChoosesTheMethod(t *testing.T) {
 	for _, c := range []struct {
 		chunks      int
 		head, check string // parts of methods; empty = none
-	}{{5, "t over chunks", ""}, {6, "Hodges-Lehmann", "t over chunks"}, {19, "Hodges-Lehmann", "t over chunks"}, {20, "t over chunks", "Hodges-Lehmann"}} {
+	}{{5, "t over chunks", ""}, {6, "Hodges-Lehmann", "t over chunks"}, {19, "Hodges-Lehmann", "t over chunks"}, {20, "t over chunks", "Hodges-Lehmann"}, {1000, "t over chunks", "Hodges-Lehmann"}, {1001, "t over chunks", ""}} {
 		for i, arm := range []string{"F16/none", "F16/two"} {
 			for condition, metric := range map[string]string{perplexityName: plan.MetricNLL, divergenceName: plan.MetricMeanKLD} {
 				measure(ds, arm, condition, parsers.Measurement{Metric: metric, Chunks: chunksOf(c.chunks, func(k int) float64 { return 300 + float64(i*(5+k%3)) })})
@@ -218,5 +218,19 @@ func TestAnArmLikeAnotherIsOfTheSameEngineAndNoControl(t *testing.T) {
 	}
 	if got, ok := ds.armWith(foreign, map[string]string{plan.DimMask: "two"}); ok {
 		t.Errorf("%s is of another engine", got)
+	}
+}
+
+func TestFewChunksThatAreCorrelatedAreWarnedOfWhateverIsMeasured(t *testing.T) {
+	run := newTestRun()
+	withDivergence(run, farByArm)
+	ds := newDataset(run.source())
+	for condition, metric := range map[string]string{perplexityName: plan.MetricNLL, divergenceName: plan.MetricMeanKLD} {
+		for i, arm := range []string{"F16/none", "F16/two"} {
+			measure(ds, arm, condition, parsers.Measurement{Metric: metric, Chunks: chunksOf(12, func(k int) float64 { return 300 + float64(i*(20+k)) })})
+		}
+		if e := ds.compare(comparison{"F16/two", "F16/none", condition, metric}); !says(e.Warnings, "neighbouring chunks are correlated") {
+			t.Errorf("%s: %q", metric, e.Warnings)
+		}
 	}
 }

@@ -37,18 +37,13 @@ func (ds *dataset) compareDivergence(e *Effect) {
 		e.P = tTest(d)
 		e.decideDifference(d, nil)
 	default:
-		t, err := stat.ChunkDifference(a, b, Level)
+		t, head, check, err := chunkDifference(a, b)
 		if err != nil {
 			e.Refused = err.Error()
 			return
 		}
-		hl, _ := stat.ChunkDifferenceHL(a, b, Level) // its errors are those of the first
 		e.P = tTest(t)
-		if n := len(a); n >= signedRankFrom && n < tFrom {
-			e.decideDifference(hl, &t)
-		} else {
-			e.decideDifference(t, &hl)
-		}
+		e.decideDifference(head, check)
 	}
 }
 
@@ -56,9 +51,12 @@ func (ds *dataset) compareDivergence(e *Effect) {
 func (e *Effect) decideDifference(d stat.Interval, check *stat.Interval) {
 	e.Difference = e.adopt(d)
 	head := side(e.Difference, 0)
-	if check != nil && check.Bounded && d.Bounded && side(check, 0) != head {
-		e.warn("%s and %s disagree", d.Method, check.Method)
-		head = 0
+	if check != nil {
+		e.adopt(*check) // for its warnings
+		if check.Bounded && d.Bounded && side(check, 0) != head {
+			e.warn("%s and %s disagree", d.Method, check.Method)
+			head = 0
+		}
 	}
 	e.Verdict = verdictOf(e.Metric, head)
 }

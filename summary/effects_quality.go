@@ -9,8 +9,27 @@ import (
 	"attnbudget/summary/stat"
 )
 
-// tFrom is the number of chunks from which the mean of their differences counts as normal.
-const tFrom = 20
+const (
+	// tFrom is the number of chunks from which the mean of their differences counts as normal.
+	tFrom = 20
+	// signedRankTo is the number of chunks up to which the signed rank is computed: its time grows with their cube, and the mean
+	// of so many differences needs no second method.
+	signedRankTo = 1000
+)
+
+// chunkDifference is the difference of the means a token by Student's t, and by what the number of chunks makes the headline
+// and, where there is one, its check.
+func chunkDifference(arm, against []stat.Chunk) (t, head stat.Interval, check *stat.Interval, err error) {
+	t, err = stat.ChunkDifference(arm, against, Level)
+	if n := len(arm); err != nil || n < signedRankFrom || n > signedRankTo {
+		return t, t, nil, err
+	}
+	hl, err := stat.ChunkDifferenceHL(arm, against, Level)
+	if len(arm) < tFrom {
+		return t, hl, &t, err
+	}
+	return t, t, &hl, err
+}
 
 // comparePerplexity pairs chunks of the same text.
 func (ds *dataset) comparePerplexity(e *Effect) {
@@ -23,27 +42,21 @@ func (ds *dataset) comparePerplexity(e *Effect) {
 		return
 	}
 	a, b := statChunks(arm.values[plan.MetricNLL].Chunks), statChunks(against.values[plan.MetricNLL].Chunks)
-	t, err := stat.ChunkDifference(a, b, Level)
+	t, head, check, err := chunkDifference(a, b)
 	if err != nil {
 		e.Refused = err.Error()
 		return
 	}
-	// The errors of the other two are those of the first: the same chunks.
-	hl, _ := stat.ChunkDifferenceHL(a, b, Level)
-	ppl, _ := stat.PerplexityDifference(a, b, Level)
-	if e.Metric == plan.MetricNLL {
-		ppl = t
+	difference := t
+	if e.Metric == plan.MetricPerplexity {
+		difference, _ = stat.PerplexityDifference(a, b, Level) // its errors are those of the first: the same chunks
 	}
 	e.P = tTest(t)
-	e.Ratio, e.Check = ptr(t.Exp()), ptr(hl.Exp())
-	if n := len(a); n >= signedRankFrom && n < tFrom {
-		e.Ratio, e.Check = e.Check, e.Ratio
-	}
-	e.Ratio, e.Difference = e.adopt(*e.Ratio), e.adopt(ppl)
-	if e.Check.Bounded {
-		e.Check = e.adopt(*e.Check)
-	} else {
-		e.Check = nil
+	e.Ratio, e.Difference = e.adopt(head.Exp()), e.adopt(difference)
+	if check != nil {
+		if c := check.Exp(); c.Bounded {
+			e.Check = e.adopt(c)
+		}
 	}
 	if slices.Equal(a, b) {
 		e.Verdict = Equal
