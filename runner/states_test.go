@@ -137,6 +137,10 @@ func TestCheckpointsAreKeptForARetryAndDroppedWithTheRecord(t *testing.T) {
 		b.mustRun()
 		equal(t, "checkpoints after "+step.kind, step.left, b.files("work/checkpoints"))
 	}
+	b.o.RetryFailed = false
+	b.mustRun()
+	equal(t, "checkpoints after a session that does not retry", []string{b.unit(name).ID + ".jsonl"}, b.files("work/checkpoints"))
+	b.o.RetryFailed = true
 	delete(b.x.script, name)
 	b.mustRun()
 	equal(t, "checkpoints after the record", nil, b.files("work/checkpoints"))
