@@ -152,6 +152,16 @@ func TestErrorsClusteredByChunkAreThoseOfTheChunksMeans(t *testing.T) {
 	}
 }
 
+func TestABaseOfAnotherVocabularyIsRefused(t *testing.T) {
+	tok := shippedTokenizer(t)
+	for _, vocab := range []int{tok.VocabSize() - 2, tok.VocabSize() + 2} {
+		p := &Perplexity{passages: passages{NCtx: 4, tokens: make([]int32, 4)}, Chunks: 1, vocab: vocab}
+		b := append(append(p.codedHead(), tokenBytes(p.text())...), make([]byte, p.layout().chunkBytes())...)
+		_, err := NewDivergence(tok, "base", &memoryFile{b}, int64(len(b)), DivergenceOptions{})
+		checkFormatError(t, fmt.Sprint(vocab), err, 0, "inconsistent vocabulary")
+	}
+}
+
 func TestUpstreamGivesUpToTenValuesNoError(t *testing.T) {
 	for n, want := range map[int]float64{10: 0, 11: math.Sqrt(0.25 / 10)} {
 		if got := mean(float64(n)*1.5, float64(n)*2.5, n).err; math.Abs(got-want) > 1e-15 { // half of them 1, half 2

@@ -287,12 +287,16 @@ func TestForeignCheckpointsAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := newHashModel(tok.VocabSize(), 512)
+	base, _, _ := hashBase(t, tok, m, 2, LogitsUpstream)
+	d := newDivergence(t, tok, base, DivergenceOptions{})
 	for name, err := range map[string]error{
 		"too many chunks":  second(p.Run(t.Context(), m, make([]Chunk, 3), nil)),
 		"other chunk size": second(p.Run(t.Context(), m, []Chunk{{Chunk: 1, Tokens: 255}}, nil)),
 		"wrong order":      second(p.Run(t.Context(), m, []Chunk{{Chunk: 2, Tokens: 15}}, nil)),
 		"other task":       second(h.Run(t.Context(), m, []HellaSwagItem{{N: 1, Hash: "0123"}}, nil)),
 		"too many tasks":   second(h.Run(t.Context(), m, make([]HellaSwagItem, 3), nil)),
+		"no divergences":   second(d.Run(t.Context(), m, []DivergenceChunk{{Chunk: 1, Tokens: d.scored(), DeltaPs: make([]float32, d.scored())}}, nil)),
+		"no differences":   second(d.Run(t.Context(), m, []DivergenceChunk{{Chunk: 1, Tokens: d.scored(), KLDs: make([]float32, d.scored())}}, nil)),
 	} {
 		var c *CheckpointError
 		if !errors.As(err, &c) {
@@ -380,6 +384,23 @@ func TestNothingIsScoredBeforeTheSentencesDiffer(t *testing.T) {
 	}
 	if _, err := w.Run(t.Context(), newHashModel(tok.VocabSize(), 512), nil, func(WinograndeItem) error { return nil }); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAnEndingBlankIsScoredByTheChoiceHoweverLong(t *testing.T) {
+	tok := shippedTokenizer(t)
+	w, err := NewWinogrande(tok, Input{"w.csv", []byte("0,the tiger is _,a large feline of forests in Asia,a small boat that swims in water,1\n\n")}, TaskOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := w.groups[0]
+	for s, tokens := range g.sequences {
+		if len(tokens)-g.prefix <= minTrailing {
+			t.Fatalf("choice %d has %d tokens: the test tests nothing", s+1, len(tokens)-g.prefix)
+		}
+		if want := (span{g.prefix, len(tokens) - 1}); w.spans[0][s] != want {
+			t.Errorf("choice %d: tokens %v are scored, want %v", s+1, w.spans[0][s], want)
+		}
 	}
 }
 
