@@ -145,7 +145,6 @@ func (t *test) warmup(ctx context.Context) error {
 		return nil
 	}
 	t.m.Touch(t.c.Threads())
-	defer t.c.Clear()
 	if err := t.timed(ctx, t.tokens.prompt(t.o.Prompt), t.tokens.generated(min(t.o.Generate, 1))); err != nil {
 		return fmt.Errorf("bench: warm-up: %w", err)
 	}

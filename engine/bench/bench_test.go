@@ -95,8 +95,8 @@ func TestEqualTracesGiveEqualTokens(t *testing.T) {
 	if cmp.Equal(p1, p3) || cmp.Equal(p1, g1) {
 		t.Error("different traces or parts gave the same tokens")
 	}
-	if p1[0] != 1 {
-		t.Errorf("the prompt begins with %d, want the beginning-of-sequence token 1", p1[0])
+	if p1[0] != 1 || g1[0] != 1 {
+		t.Errorf("the prompt begins with %d and the generation with %d, want the beginning-of-sequence token 1", p1[0], g1[0])
 	}
 }
 
