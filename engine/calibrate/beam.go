@@ -23,10 +23,8 @@ func (s *Search) Beam(ctx context.Context, greedy []Step, width int) ([]Step, er
 		}
 		found = append(found, field...)
 		beam = beam[:0]
-		for _, c := range field[:min(width, len(field))] {
-			if !c.Out {
-				beam = append(beam, c.Mask)
-			}
+		for _, c := range field[:min(width, len(field))] { // none of them is out: enough others would have to be better
+			beam = append(beam, c.Mask)
 		}
 	}
 	return s.improve(greedy, found), nil

@@ -116,3 +116,12 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+func TestWhatTheJournalHasIsNotMeasuredAgain(t *testing.T) {
+	mask := masks(t, full(3), []int{1})[0]
+	known := &meter{journal: &journal{known: map[place]entry{{"", 3}: {Chunk: 3, NLL: 3}, {"1", 3}: {Mask: "1", Chunk: 3, NLL: 3.5, KL: 0.25}}}}
+	got, err := known.measure(t.Context(), 3, []drop.Mask{mask}) // there is no model to measure with
+	if err != nil || len(got) != 1 || got[0] != (Score{NLL: 0.5, KL: 0.25}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -101,6 +101,13 @@ func TestEveryArchitectureIsCalibrated(t *testing.T) {
 				if s.Heldout.KL.Mean <= 0 {
 					t.Errorf("mask %s changes nothing", s.Mask)
 				}
+				before := Estimate{}
+				if i > 0 {
+					before = r.Steps[i-1].Heldout.NLL
+				}
+				if d := s.Heldout.NLL.Mean - before.Mean; math.Abs(s.Increment.Mean-d) > 1e-9 {
+					t.Errorf("the step to %s adds %v, the damages are %v apart", s.Mask, s.Increment.Mean, d)
+				}
 				if s.Search.KL.Mean > r.Greedy[i].Search.KL.Mean {
 					t.Errorf("beam's mask %s is worse than greedy's %s", s.Mask, r.Greedy[i].Mask)
 				}
@@ -114,7 +121,11 @@ func TestAProfileSaysWhatItLeavesOfTheCache(t *testing.T) {
 	job := short(t, m)
 	job.Settings.Most = 2
 	layers := int64(m.Info().Layers)
-	for _, p := range mustRun(t, job).Profiles {
+	r := mustRun(t, job)
+	if r.Greedy != nil {
+		t.Error("greedy's steps are there twice")
+	}
+	for _, p := range r.Profiles {
 		if want := p.KV.Undropped / layers * (layers - int64(len(p.Layers))); p.KV.Dropped != want || want == 0 {
 			t.Errorf("mask %s of %d layers: %d of %d bytes, want %d", p.Mask, layers, p.KV.Dropped, p.KV.Undropped, want)
 		}
@@ -422,6 +433,20 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 		if _, err := Run(t.Context(), job); err == nil {
 			t.Errorf("%+v was accepted", s)
 		}
+	}
+}
+
+func TestAFitHasSixteenPositionsForEveryDimension(t *testing.T) {
+	for _, c := range []struct{ search, embd, nctx, want int }{{32, 256, 512, 32}, {8, 4096, 512, 128}} {
+		if got := fitChunks(c.search, c.embd, c.nctx); got != c.want {
+			t.Errorf("%d chunks of %d for %d dimensions, want %d", got, c.nctx, c.embd, c.want)
+		}
+	}
+}
+
+func TestChunksOfASplitAreSpreadEvenly(t *testing.T) {
+	if got := spread(20, 40, 8); !slices.Equal(got, []int{20, 22, 25, 27, 30, 32, 35, 37}) {
+		t.Errorf("8 of 20 to 39: %v", got)
 	}
 }
 

@@ -131,11 +131,14 @@ func TestGreedyStopsWithTheFirstStepBeyondTheDamageAsked(t *testing.T) {
 func TestShortlistLeavesOutWhatIsTooHarmfulAlone(t *testing.T) {
 	s := NewSearch(Search{Roles: full(4), Metric: NLL, Chunks: span(8), MaxDamage: 0.1},
 		measured(func(m drop.Mask, chunk int) float64 {
-			return []float64{0.05, 0.5, 0.02, 0.103}[m.Layers()[0]] + 0.01*noise(2, m, chunk)
+			return []float64{0.05, 0.5, 0.02, 0.106}[m.Layers()[0]] + 0.01*noise(2, m, chunk)
 		}))
 	alone, err := s.Alone(t.Context())
 	if err != nil {
 		t.Fatal(err)
+	}
+	if e := estimate(NLL.all(alone[2].Scores)); e.Mean <= 0.1 {
+		t.Fatalf("%v is not beyond the limit: the test tests less than it should", e)
 	}
 	if got := s.Shortlist(alone, 0); !slices.Equal(got, []int{0, 2, 3}) {
 		t.Errorf("shortlist %v, want 0, 2 and, within two standard errors of the limit, 3", got)
