@@ -164,3 +164,41 @@ func TestSlugsAreFileNames(t *testing.T) {
 		}
 	}
 }
+
+func TestFewBlocksShowTheDigitsThatTheirSpreadSupports(t *testing.T) {
+	run := newTestRun()
+	for name, r := range run.records {
+		if r.Unit.Block > 3 {
+			delete(run.records, name)
+		}
+	}
+	for block, r := range run.unitsOf("F16/none", "pp128")[:4] { // mean 1000, half-width of its t interval 205
+		r.Stdout = benchOutput(r.Condition, r.Arm, []float64{1150, 850, 1050, 950}[block])
+	}
+	run.plan.Tables = []plan.Table{{Title: "Speed", Rows: []string{"mask"}, Cells: []string{plan.MetricTokensPerSecond}, Where: map[string]string{"condition": "pp128", "format": "F16"}}}
+	if c := run.build(t).Tables[0].Cells[0][0]; c.Text != "1000 (n 4/7)ᵃ" || c.Interval.Bounded {
+		t.Errorf("%q, %+v", c.Text, c.Interval)
+	}
+	for block, r := range run.unitsOf("F16/none", "pp128")[:4] { // half-width 2.05
+		r.Stdout = benchOutput(r.Condition, r.Arm, []float64{1001.5, 998.5, 1000.5, 999.5}[block])
+	}
+	if c := run.build(t).Tables[0].Cells[0][0]; c.Text != "1000.0 (n 4/7)ᵃ" {
+		t.Errorf("%q", c.Text)
+	}
+}
+
+func TestAControlThatDiffersIsCountedAtItsWorstCondition(t *testing.T) {
+	run := newTestRun()
+	for block, r := range run.unitsOf("F16/none (control)", "pp128") {
+		r.Stdout = benchOutput(r.Condition, r.Arm, 1.1*1000*(1+0.001*float64(block)))
+	}
+	for _, r := range run.unitsOf("F16/none", "pp128") {
+		r.Stdout = benchOutput(r.Condition, r.Arm, 1000)
+	}
+	table := run.build(t).Tables[0]
+	for _, part := range []string{"noise floor: the control, a second baseline, came out at most 1.1033× [1.1011, 1.1055] from it (pp128)", "at 1 condition the interval excludes equality"} {
+		if !hasRemark(table, part) {
+			t.Errorf("no remark has %q: %q", part, table.Remarks)
+		}
+	}
+}
