@@ -2,6 +2,9 @@ package generate
 
 import (
 	"bytes"
+	"errors"
+	"slices"
+	"strings"
 	"testing"
 
 	"attnbudget/engine"
@@ -46,12 +49,29 @@ func TestSamplerFilters(t *testing.T) {
 
 func glossary(t *testing.T, nctx int) (*engine.Model, *engine.Context) {
 	t.Helper()
+	return glossaryWith(t, nctx, "", 0)
+}
+
+// glossaryWith is the model with another value of a metadata key.
+func glossaryWith(t *testing.T, nctx int, key string, value any) (*engine.Model, *engine.Context) {
+	t.Helper()
 	data, err := builtin.Open("glossary-5m")
 	if err != nil {
 		t.Fatal(err)
 	}
 	f, err := gguf.OpenBytes("glossary-5m", data)
 	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []gguf.Entry
+	for _, k := range f.Keys {
+		v, _ := f.Value(k)
+		if k == key {
+			v = gguf.ValueOf(value)
+		}
+		entries = append(entries, gguf.Entry{Key: k, Value: v})
+	}
+	if f, err = gguf.NewFile(f.Path, entries, f.Tensors); err != nil {
 		t.Fatal(err)
 	}
 	m, err := engine.OpenFile(f, engine.Options{})
@@ -94,6 +114,61 @@ func TestGenerationStopsWhenTheContextIsFull(t *testing.T) {
 	}
 	if r.Stopped != "context full" || len(r.Prompt)+len(r.Tokens) != c.NCtx()+1 {
 		t.Errorf("stopped by %q with %d + %d tokens in a context of %d", r.Stopped, len(r.Prompt), len(r.Tokens), c.NCtx())
+	}
+}
+
+func TestGenerationStopsAtTheEndToken(t *testing.T) {
+	o := Options{Prompt: "tiger:", Tokens: 8}
+	m, c := glossary(t, 256)
+	free, err := Run(t.Context(), m, c, o, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := 5
+	for slices.Index(free.Tokens, free.Tokens[end]) != end {
+		end--
+	}
+	for _, ignore := range []bool{false, true} {
+		m, c := glossaryWith(t, 256, "tokenizer.ggml.eos_token_id", uint32(free.Tokens[end]))
+		o.IgnoreEOS = ignore
+		r, err := Run(t.Context(), m, c, o, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stopped, tokens := "end token", free.Tokens[:end]
+		if ignore {
+			stopped, tokens = "token limit", free.Tokens
+		}
+		if r.Stopped != stopped || !slices.Equal(r.Tokens, tokens) {
+			t.Errorf("end token ignored %v: stopped by %q with %v, want %v", ignore, r.Stopped, r.Tokens, tokens)
+		}
+	}
+}
+
+// refusing takes no text.
+type refusing struct{}
+
+var errRefused = errors.New("refused")
+
+func (refusing) Write([]byte) (int, error) { return 0, errRefused }
+
+func TestAnErrorOfTheWriterEndsTheGeneration(t *testing.T) {
+	m, c := glossary(t, 256)
+	if r, err := Run(t.Context(), m, c, Options{Prompt: "tiger:", Tokens: 5}, refusing{}); !errors.Is(err, errRefused) || len(r.Tokens) != 1 {
+		t.Errorf("%d tokens, %v", len(r.Tokens), err)
+	}
+}
+
+func TestAnEmptyPromptNeedsABeginning(t *testing.T) {
+	m, c := glossaryWith(t, 256, "tokenizer.ggml.add_bos_token", false)
+	if _, err := Run(t.Context(), m, c, Options{}, &bytes.Buffer{}); err == nil || !strings.Contains(err.Error(), "give a prompt") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestNucleusEndsWhereTheProbabilityIsReached(t *testing.T) {
+	if got := len(nucleus([]candidate{{id: 0}, {id: 1}}, 0.5)); got != 1 {
+		t.Errorf("half of two equal tokens are %d", got)
 	}
 }
 
