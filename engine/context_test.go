@@ -320,6 +320,23 @@ func TestContextDefaults(t *testing.T) {
 	}
 }
 
+// What is computed at once decides roundings in upstream's order, so the sizes are upstream's: no physical batch reaches over
+// the end of a logical one.
+func TestPhysicalBatchesDivideLogicalOnes(t *testing.T) {
+	m := openTest(t, tiny("llama"), Options{Threads: 1})
+	x := newTestContext(t, m, ContextOptions{NCtx: 256, NBatch: 20, NUBatch: 16})
+	var sizes []int
+	x.pass.OnHidden = func(layer int, live []int, _ []float32) {
+		if layer == -1 {
+			sizes = append(sizes, len(live))
+		}
+	}
+	decode(t, x, testTokens(50))
+	if want := []int{16, 4, 16, 4, 10}; !slices.Equal(sizes, want) {
+		t.Errorf("physical batches of %v, want %v", sizes, want)
+	}
+}
+
 func TestBatchesThatMakeNoSense(t *testing.T) {
 	m := openTest(t, tiny("llama"), Options{Threads: 1})
 	x := newTestContext(t, m, ContextOptions{NCtx: 256, NSeqMax: 2})
