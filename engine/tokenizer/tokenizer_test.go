@@ -133,6 +133,9 @@ func TestSettingsOfTheFileOverrideDefaults(t *testing.T) {
 	if got := texts(tok, tok.Encode("a", true, false)); got != "a|</s>" {
 		t.Errorf("got %s", got)
 	}
+	if got := texts(tok, tok.Encode("a", false, false)); got != "a" {
+		t.Errorf("without special tokens: got %s", got)
+	}
 	if tok.BOS() != 0 {
 		t.Errorf("BOS %d, want 0", tok.BOS())
 	}
@@ -156,6 +159,8 @@ func TestSpecialTokensLongestFirst(t *testing.T) {
 		{"<a><b.", false, "<0x3C>|a><b|<0x2E>"},
 		{"<ctl>", false, "<0x3C>|<0x63>|<0x74>|<0x6C>|<0x3E>"},
 		{"<ctl>", true, "<ctl>"},
+		{"<unk>", false, "<0x3C>|<0x75>|<0x6E>|<0x6B>|<0x3E>"},
+		{"<unk>", true, "<unk>"},
 	} {
 		if got := texts(tok, tok.Encode(c.text, false, c.parse)); got != c.want {
 			t.Errorf("Encode(%q, parse %v) = %s, want %s", c.text, c.parse, got, c.want)
@@ -190,6 +195,66 @@ func TestControlLookingTokensBecomeControl(t *testing.T) {
 		if want := text == "<tool>"; recognised != want {
 			t.Errorf("%s recognised without parseSpecial: %v", text, recognised)
 		}
+	}
+}
+
+func TestTokensThatEndAGenerationAreUpstreams(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		types map[string]int32
+		keys  map[string]string // metadata that names a token by its id
+		ends  string            // texts, sorted
+		shown string            // recognised without being asked for
+	}{
+		{"by key", map[string]int32{"<a>": 4, "<b>": 4, "<c>": 4, "<d>": 4}, map[string]string{keyEOS: "<a>", "tokenizer.ggml.eot_token_id": "<b>", "tokenizer.ggml.eom_token_id": "<c>"},
+			"</s> <a> <b> <c>", "<a> <b> <c> <d>"},
+		{"of several paddings the first", map[string]int32{"<|fim_pad|>": 1, "[PAD]": 1}, nil, "</s> <|fim_pad|>", ""},
+		{"a call ends, and so does an end", map[string]int32{"<|call|>": 3, "<|end|>": 3}, nil, "</s> <|call|> <|end|>", ""},
+		{"but not where a message returns", map[string]int32{"<|call|>": 3, "<|end|>": 3, "<|return|>": 3, "<|channel|>": 3}, nil, "</s> <|call|> <|return|>", "<|channel|> <|end|>"},
+	} {
+		m := smallSPM(nil, c.types)
+		for key, text := range c.keys {
+			m[key] = uint32(slices.Index(m[keyTokens].([]string), text))
+		}
+		tok, err := newFrom(t, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ends, shown []string
+		for id, token := range tok.vocab.tokens {
+			if tok.IsEOG(int32(id)) {
+				ends = append(ends, token.text)
+			}
+			if slices.Equal(tok.Encode(token.text, false, false), []int32{int32(id)}) {
+				shown = append(shown, token.text)
+			}
+		}
+		if got := strings.Join(ends, " "); got != c.ends {
+			t.Errorf("%s: %s end a generation, want %s", c.name, got, c.ends)
+		}
+		if got := strings.Join(shown, " "); got != c.shown {
+			t.Errorf("%s: %s are recognised, want %s", c.name, got, c.shown)
+		}
+	}
+}
+
+func TestTextsThatVocabulariesLackOrWriteDifferently(t *testing.T) {
+	m := smallSPM(nil, nil)
+	tokens := append(m[keyTokens].([]string), "", "") // upstream numbers them
+	tokens[3+'a'] = "a"                               // instead of <0x61>
+	m[keyTokens], m[keyTypes], m[keyScores] = tokens, append(m[keyTypes].([]int32), 1, 1), make([]float32, len(tokens))
+	tok, err := newFrom(t, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tok.Decode([]int32{0, 3 + 'a', 3 + 'b'}); got != "<unk>ab" {
+		t.Errorf("decoded %q", got)
+	}
+	if tok, err = newFrom(t, map[string]any{keyModel: "gpt2", keyPre: "gpt-2", keyTokens: []string{"a", "b"}, keyMerges: []string{}}); err != nil {
+		t.Fatal(err)
+	}
+	if tok.BOS() != none || tok.EOS() != none || tok.IsEOG(defaultBPESpecial) {
+		t.Errorf("a vocabulary of 2 begins with %d and ends with %d", tok.BOS(), tok.EOS())
 	}
 }
 
@@ -285,6 +350,7 @@ func TestInvalidUTF8IsReadAsUpstreamReadsIt(t *testing.T) {
 		"\xe2\x82":         "��",
 		"\xc0\x80":         "\x00",             // overlong: shortened
 		"\xed\xa0\x80":     "\xed\xa0\x80",     // surrogate: kept
+		"\xed\xbf\xbf":     "\xed\xbf\xbf",     // the last one
 		"\xf4\xbf\xbf\xbf": "����",             // beyond U+10FFFF
 		"\xf0\x9f\x98\x80": "\xf0\x9f\x98\x80", // valid
 		"\xc3(":            "�(",
@@ -346,6 +412,7 @@ func TestSplitters(t *testing.T) {
 		{"llama3", splitLlama3, "end  ", "end|  "},
 		{"llama3", splitLlama3, "\t\tx \r\n", "\t|\tx| \r\n"},
 		{"llama3", splitLlama3, "ก็ x", "ก|็| x"},
+		{"llama3", splitLlama3, "a\rb\r\nc", "a|\r|b|\r\n|c"},
 		{"qwen2", splitQwen2, "a12 ", "a|1|2| "},
 		{"qwen35", splitQwen35, "ก็ x!", "ก็| x|!"},
 		{"gpt-2", splitGPT2, "I'LL I'll 123  x \n", "I|'|LL| I|'ll| 123| | x| \n"},
@@ -377,21 +444,48 @@ func TestMergesGoByRankThenFromTheLeft(t *testing.T) {
 		tokens = append(tokens, string(byteToRune[b]))
 	}
 	tokens = append(tokens, "aa", "ab")
-	m[keyTokens], m[keyModel], m[keyPre] = tokens, "gpt2", "gpt-2"
+	m[keyTokens], m[keyModel] = tokens, "gpt2"
 	delete(m, keyTypes)
 	delete(m, keyScores)
-	m[keyMerges] = []string{"a a", "a b", "a a", "aa ab"} // "aaab" is no token: its bytes are looked up one by one
-	tok, err := newFrom(t, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for text, want := range map[string]string{"aaa": "aa|a", "aab": "aa|b", "ab": "ab", "aaaab": "aa|aa|b", "b": "b"} {
-		if got := texts(tok, tok.Encode(text, false, false)); got != want {
-			t.Errorf("%q: got %s, want %s", text, got, want)
+	m[keyMerges] = []string{"a a", "a b", "a a", "aa ab", "Ã ©"}
+	// "aaab" and "é" are no tokens: the characters of the byte alphabet are looked up byte by byte, which finds ASCII alone.
+	var tok *Tokenizer
+	for _, pre := range []string{"llama-bpe", "gpt-2"} {
+		m[keyPre] = pre
+		var err error
+		if tok, err = newFrom(t, m); err != nil {
+			t.Fatal(err)
+		}
+		for text, want := range map[string]string{"aaa": "aa|a", "aab": "aa|b", "ab": "ab", "aaaab": "aa|aa|b", "aaab": "a|a|a|b", "b": "b", "bé": "b"} {
+			if got := texts(tok, tok.Encode(text, false, false)); got != want {
+				t.Errorf("%s, %q: got %s, want %s", pre, text, got, want)
+			}
 		}
 	}
 	if tok.BOS() != defaultBPESpecial || tok.AddBOS() {
 		t.Errorf("BOS %d, add BOS %v: upstream's defaults are 11 and false", tok.BOS(), tok.AddBOS())
+	}
+}
+
+func TestGemma4TakesOnlyNewlinesWhole(t *testing.T) {
+	m := smallSPM([]string{"a", "b", "ab", "\n", "\n\n", "\n\n\n", "▁"}, nil)
+	m[keyModel], m[keyMerges], m[keyBOS], m[keyAddBOS] = "gemma4", []string{"\n \n"}, uint32(1), false
+	m[keySpacePrefix] = true // of SPM vocabularies only
+	tok, err := newFrom(t, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := texts(tok, tok.Encode("ab a\n\n\nb", true, false)); got != "<s>|a|b|▁|a|\n\n\n|b" {
+		t.Errorf("got %q", got)
+	}
+	for key, want := range map[string]string{keyAddEOS: "wants an EOS token", keyBOS: "wants a BOS token"} {
+		bad := maps.Clone(m)
+		if bad[keyAddEOS] = key == keyAddEOS; key == keyBOS {
+			delete(bad, keyBOS)
+		}
+		if _, err := newFrom(t, bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
 	}
 }
 
