@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"syscall"
@@ -90,6 +91,18 @@ func TestAUnitThatRunsTooLongFailsWithWhatItPrinted(t *testing.T) {
 	equal(t, "stderr", "still computing\n", string(r.Stderr))
 }
 
+func TestTheTimeoutOfTheCommandGoesBeforeTheCampaigns(t *testing.T) {
+	b := newBench(t)
+	b.plan.Timeout, b.o.Timeout = time.Minute, time.Hour
+	b.x.script["throughput/pp8/b/000"] = hang
+	synctest.Test(t, func(t *testing.T) {
+		if _, _, err := b.run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	equal(t, "failure", &results.Failure{Kind: results.Timeout, Message: "it ran longer than 1h0m0s"}, b.record("throughput/pp8/b/000").Failure)
+}
+
 func TestUntilStopsBeforeABlockThatWouldNotEndInTime(t *testing.T) {
 	b := newBench(t)
 	b.x.took = 10 * time.Second
@@ -125,6 +138,30 @@ func TestUntilStopsBeforeABlockThatWouldNotEndInTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		equal(t, "jobs with 20 s", wholeRun[8:10], calls)
+	})
+}
+
+func TestUntilCountsTheTimeToMakeStatesAgain(t *testing.T) {
+	b := newBench(t)
+	b.x.took = 10 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		b.o.Only = []string{"depth/*/*/000"}
+		if _, _, err := b.run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		write(t, b.dir.StatePath("state-a"), "damaged")
+		write(t, b.dir.StatePath("state-b"), "damaged")
+
+		// Two units and their states take 40 s.
+		b.o.Only = []string{"depth/*/*/001"}
+		for i, want := range [][]string{nil, {"state depth/tg4 @ d16/b/001", "depth/tg4 @ d16/b/001", "state depth/tg4 @ d16/a/001", "depth/tg4 @ d16/a/001"}} {
+			b.o.Until = time.Now().Add(time.Duration(39+i) * time.Second)
+			_, calls, err := b.run(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, fmt.Sprintf("jobs with %d s", 39+i), want, calls)
+		}
 	})
 }
 
