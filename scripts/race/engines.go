@@ -69,10 +69,14 @@ func (embedded) read(line []byte, r *run) error {
 	if err := json.Unmarshal(line, &got); err != nil {
 		return err
 	}
-	for i, ns := range got.NS {
+	for _, ns := range got.NS {
 		r.Samples = append(r.Samples, 1e9*float64(got.Prompt+got.Generate)/float64(ns))
-		r.Collections += got.GC[i]
-		r.MajorFaults += got.Major[i]
+	}
+	for _, n := range got.GC { // with --ours an older program may race, which does not count them
+		r.Collections += n
+	}
+	for _, n := range got.Major {
+		r.MajorFaults += n
 	}
 	r.BytesPerToken, r.OperationsPerToken = got.Bytes, got.Operations
 	return nil

@@ -129,6 +129,16 @@ func TestAStoppedRoundIsRunAgainWhole(t *testing.T) {
 	}
 }
 
+func TestAnOlderProgramOfOursCountsLess(t *testing.T) {
+	var r run
+	if err := (embedded{}).read([]byte(`{"n_prompt": 512, "n_gen": 0, "samples_ns": [256000000, 512000000], "samples_gc": [1, 2]}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	if want := (run{Samples: []float64{2000, 1000}, Collections: 3}); !cmp.Equal(r, want) {
+		t.Errorf("%+v, want %+v", r, want)
+	}
+}
+
 func TestAloneWeRunTwice(t *testing.T) {
 	track, chosen, ran := fakeRace(t, 1)
 	track.upstream = nil
