@@ -121,6 +121,11 @@ func TestTheTimeToStopEndsACalibration(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 	})
+	for e, err := range b.dir.Journal() {
+		if err != nil || e.Kind == results.EventSessionEnd && e.Message != StoppedUntil {
+			t.Errorf("the session ended with %q, %v", e.Message, err)
+		}
+	}
 }
 
 func TestTheTimeLeftOfACalibrationFollowsFromWhatThisProcessMeasured(t *testing.T) {

@@ -169,6 +169,20 @@ func TestAnUnfinishedStateThatNoUnitWantsIsRemoved(t *testing.T) {
 	}
 }
 
+func TestAStateThatLaterSessionsWantStaysBesideThoseOfThisOne(t *testing.T) {
+	p := &plan.Plan{States: []plan.State{{ID: "a", Bytes: 100}, {ID: "b", Bytes: 10}, {ID: "c", Bytes: 1}}}
+	var decisions []decision
+	for _, d := range []struct {
+		state        string
+		left, chosen bool
+	}{{"a", true, true}, {"b", true, true}, {"", true, true}, {"a", true, false}, {"c", true, false}, {"b", false, true}} {
+		decisions = append(decisions, decision{unit: &plan.Unit{State: d.state}, left: d.left, chosen: d.chosen})
+	}
+	if got := p.StateBytes(unitsWithStates(decisions)); got != 110 {
+		t.Errorf("%d bytes, want those of a and b at once", got)
+	}
+}
+
 func TestWhatThereIsOfAStateCountsAsRoomForItAlone(t *testing.T) {
 	b := newLogitsBench(t)
 	usage, err := disk.Usage(b.dir.Path())
