@@ -87,3 +87,21 @@ func TestEveryDimensionIsOfArmsOrConditionsOrTheMetric(t *testing.T) {
 		t.Error("only the depth stage has a depth")
 	}
 }
+
+func TestMasksAreTheSameByNameOrByWhatTheyDo(t *testing.T) {
+	two := Mask{Name: "two", Layers: []int{3, 5}}
+	for name, c := range map[string]struct {
+		other Mask
+		want  bool
+	}{
+		"the same name, other layers in another model": {Mask{Name: "two", Layers: []int{1}}, true},
+		"the same layers":                  {Mask{Name: "deux", Layers: []int{3, 5}}, true},
+		"other layers":                     {Mask{Name: "three", Layers: []int{3, 5, 7}}, false},
+		"the same layers with a surrogate": {Mask{Name: "filled", Layers: []int{3, 5}, SurrogateHash: "50"}, false},
+		"a profile that is not known yet":  {Mask{Name: "r", Pending: true, Profile: "recommended", Calibration: "ca"}, false},
+	} {
+		if got := two.Same(c.other); got != c.want || c.other.Same(two) != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
