@@ -387,6 +387,19 @@ func TestNothingIsScoredBeforeTheSentencesDiffer(t *testing.T) {
 	}
 }
 
+func TestAfterAnErrorNothingMoreIsBegun(t *testing.T) {
+	calls, broken := 0, errors.New("broken")
+	if err := parallel(1, 100, func(i int) error {
+		calls++
+		if i == 2 {
+			return broken
+		}
+		return nil
+	}); !errors.Is(err, broken) || calls != 3 {
+		t.Errorf("%d calls, %v", calls, err)
+	}
+}
+
 func TestAnEndingBlankIsScoredByTheChoiceHoweverLong(t *testing.T) {
 	tok := shippedTokenizer(t)
 	w, err := NewWinogrande(tok, Input{"w.csv", []byte("0,the tiger is _,a large feline of forests in Asia,a small boat that swims in water,1\n\n")}, TaskOptions{})

@@ -117,7 +117,8 @@ type HellaSwagItem struct {
 
 const kindHellaSwag = "hellaswag_task"
 
-// NewHellaSwag reads the tasks, selects them (upstream draws even all of them in random order) and tokenises them. The error may be a *FormatError or a *TooLongError.
+// NewHellaSwag reads the tasks, selects them (upstream draws even all of them in random order) and tokenises them. The error
+// may be a *FormatError or a *TooLongError.
 func NewHellaSwag(tok *tokenizer.Tokenizer, in Input, o TaskOptions) (*HellaSwag, error) {
 	o = o.withDefaults()
 	if err := o.check(stageHellaSwag); err != nil {
@@ -144,7 +145,7 @@ func (h *HellaSwag) ContextOptions(base engine.ContextOptions) engine.ContextOpt
 // in front. The error is a *NotFiniteError if a task has no score; ctx ends it early.
 func (h *HellaSwag) Run(ctx context.Context, c Context, done []HellaSwagItem, each func(HellaSwagItem) error) ([]HellaSwagItem, error) {
 	if err := checkDone(stageHellaSwag, len(done), len(h.Tasks), func(i int) (n int, hash, want string) {
-		return done[i].N, done[i].Hash, h.Tasks[min(i, len(h.Tasks)-1)].Hash
+		return done[i].N, done[i].Hash, h.Tasks[i].Hash
 	}); err != nil {
 		return nil, err
 	}

@@ -219,6 +219,7 @@ func TestDamagedLogitsFilesOfUpstreamsFormatAreRefused(t *testing.T) {
 		{"huge number of chunks", edit(16, 1<<30), "damaged"},
 		{"more chunks than there are", edit(16, 3), "cut off"},
 		{"token outside", edit(20, 5000), "vocabulary ends"},
+		{"negative token", edit(20, 1<<32-1), "token 0 is -1"},
 	} {
 		_, err := NewDivergence(tok, "base", &memoryFile{c.b}, int64(len(c.b)), DivergenceOptions{})
 		checkFormatError(t, c.name, err, 0, c.want)
