@@ -77,10 +77,10 @@ func openJournal(path string, b binding) (*journal, error) {
 	if j.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644); err != nil {
 		return nil, err
 	}
-	if err := j.begin(old, b); err != nil {
+	if err := errors.Join(j.begin(old, b), atomicfile.SyncFolder(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), j.Close())
 	}
-	return j, atomicfile.SyncFolder(filepath.Dir(path))
+	return j, nil
 }
 
 func (j *journal) read(path string, data []byte, b binding) error {

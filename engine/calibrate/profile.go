@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"attnbudget/engine/drop"
+
+	"github.com/montanaflynn/stats"
 )
 
 // Names of profiles, in the order of a report.
@@ -90,8 +92,11 @@ func spike(steps []StepResult, i int) string {
 	for k := range before {
 		before[k] = steps[k].Increment.Mean
 	}
-	slices.Sort(before)
-	usual := max(0, before[i/2])
+	usual, err := stats.Median(before)
+	if err != nil {
+		panic("calibrate: a median always exists: " + err.Error())
+	}
+	usual = max(0, usual)
 	if e := steps[i].Increment; e.Mean-2*e.SE > 3*usual {
 		return fmt.Sprintf("a spike: the step adds %.4f nats, those before it %.4f in the median", e.Mean, usual)
 	}

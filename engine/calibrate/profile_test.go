@@ -69,6 +69,7 @@ func TestASpikeIsACaution(t *testing.T) {
 		{"even steps", []float64{0.01, 0.02, 0.031, 0.042}, ""},
 		{"one that is ten times the others", []float64{0.01, 0.02, 0.12, 0.13}, "2"},
 		{"not beyond the noise", []float64{0.0001, 0.0006}, ""},
+		{"beyond the median of two, the mean of both", []float64{0.001, 0.051, 0.151}, "1 2"},
 		{"after steps that cost nothing", []float64{-0.001, -0.002, 0.01}, "2"},
 	} {
 		var got []string

@@ -182,6 +182,23 @@ func TestABranchThatGivesNothingIsReproducedByNothing(t *testing.T) {
 	}
 }
 
+func TestThePenaltyIsTheOneThatDoesBestOnWhatWasNotSeen(t *testing.T) {
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		const embd, rank = 10, 2
+		h, y := affine(rng, 40, embd, rank, 3)
+		seen, unseen := collected(h[:25*embd], y[:25*embd], embd), collected(h[25*embd:], y[25*embd:], embd)
+		want := math.Inf(-1)
+		for _, l := range ridges {
+			f := must(seen.ridge(rank, l))(t)
+			want = max(want, 1-unseen.residual(f)/unseen.yy)
+		}
+		if _, got, err := best(seen, unseen, rank); err != nil || got != want {
+			t.Errorf("seed %d: %v explained, %v; the best of the penalties explains %v", seed, got, err, want)
+		}
+	}
+}
+
 func TestTheFirstPositionOfEverySequenceIsNotFitted(t *testing.T) {
 	f := &fitter{c: &calibration{Job: Job{Settings: Settings{NCtx: 4}}}}
 	m := newMoments(1, false)

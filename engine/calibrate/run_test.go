@@ -436,6 +436,20 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 	}
 }
 
+func TestTheSeedShufflesTheSearchSplit(t *testing.T) {
+	order := func(seed uint64) []int {
+		c := &calibration{Job: Job{Settings: Settings{Seed: seed}}, search: span(20)}
+		return c.order()
+	}
+	one, two := order(1), order(2)
+	if slices.Equal(one, two) || !slices.Equal(one, order(1)) {
+		t.Errorf("seeds 1 and 2 give %v and %v", one, two)
+	}
+	if slices.Sort(one); !slices.Equal(one, span(20)) {
+		t.Errorf("sorted it is %v", one)
+	}
+}
+
 func TestAFitHasSixteenPositionsForEveryDimension(t *testing.T) {
 	for _, c := range []struct{ search, embd, nctx, want int }{{32, 256, 512, 32}, {8, 4096, 512, 128}} {
 		if got := fitChunks(c.search, c.embd, c.nctx); got != c.want {
