@@ -53,7 +53,7 @@ file to the first token instead. Both print tables (-o md) or json or jsonl.`,
 	c.Flags().StringVarP(&f.generates, "n-gen", "n", "128", "numbers of generated tokens; 0 = none")
 	c.Flags().StringVarP(&f.depths, "n-depth", "d", "0", "tokens in the cache before the timed part")
 	c.Flags().StringArrayVar(&f.pairs, "pg", nil, "prompt and generation in one test, for instance 512,128 (also -pg)")
-	c.Flags().IntVarP(&f.repetitions, "repetitions", "r", 5, "samples of each test")
+	addCount(c, &f.repetitions, "repetitions", "r", 5, "samples of each test")
 	c.Flags().StringVarP(&f.output, "output", "o", "md", strings.Join(bench.Formats(), ", "))
 	c.Flags().BoolVar(&f.noWarmup, "no-warmup", false, "skip the untimed first pass of each test")
 	c.Flags().Uint64Var(&f.seed, "seed", 1, "of the tokens")

@@ -46,7 +46,7 @@ as dependent.`,
 	f.addJSON(c)
 	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "logits file of the base model; required")
 	c.Flags().StringVar(&f.baseModel, "base-model", "", "GGUF file or builtin:NAME that the logits must be of, or they are refused; only float32 logits say what they are of")
-	c.Flags().IntVar(&f.chunks, "chunks", 0, "at most so many chunks; 0 = all")
+	addCount(c, &f.chunks, "chunks", "", 0, "at most so many chunks; 0 = all")
 	_ = c.MarkFlagRequired("kl-divergence-base")
 	return c
 }

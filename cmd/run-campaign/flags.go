@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -46,26 +47,45 @@ func (f *modelFlags) add(c *cobra.Command) {
 	addThreads(c, &f.threads)
 }
 
-// mostThreads is what campaigns allow too. A pool of many thousands would take minutes to wake up for each product.
-const mostThreads = 1024
+// count is the value of a flag that counts something: a whole number from 0 to most.
+type count struct {
+	n    *int
+	most int
+}
 
-// threads is the value of the flag of that name.
-type threads struct{ n *int }
+func (v count) Type() string   { return "int" }
+func (v count) String() string { return strconv.Itoa(*v.n) }
 
-func (t threads) Type() string   { return "int" }
-func (t threads) String() string { return "0" }
-
-func (t threads) Set(s string) (err error) {
+func (v count) Set(s string) error {
 	n, err := strconv.Atoi(s)
-	if err != nil || n > mostThreads {
-		return fmt.Errorf("it must be a number up to %d; 0 = one per processor", mostThreads)
+	if err != nil || n < 0 || n > v.most {
+		return fmt.Errorf("it must be a whole number from 0 to %d", v.most)
 	}
-	*t.n = max(n, 0) // llama.cpp's -1 is one per processor too
+	*v.n = n
 	return nil
 }
 
+// addCount adds a flag that counts something; short may be empty.
+func addCount(c *cobra.Command, n *int, name, short string, value int, usage string) {
+	*n = value
+	c.Flags().VarP(count{n, math.MaxInt32}, name, short, usage)
+}
+
+// mostThreads is what campaigns allow too. A pool of many thousands would take minutes to wake up for each product.
+const mostThreads = 1024
+
+// threads is a count that takes llama.cpp's -1 as well.
+type threads struct{ count }
+
+func (v threads) Set(s string) error {
+	if s == "-1" {
+		s = "0"
+	}
+	return v.count.Set(s)
+}
+
 func addThreads(c *cobra.Command, n *int) {
-	c.Flags().VarP(threads{n}, "threads", "t", "threads; 0 = one per processor")
+	c.Flags().VarP(threads{count{n, mostThreads}}, "threads", "t", "threads; 0 = one per processor")
 }
 
 // open opens the model; the caller closes it.
@@ -83,10 +103,10 @@ type contextFlags struct {
 
 func (f *contextFlags) add(c *cobra.Command, nctx int, usage string) {
 	if nctx >= 0 {
-		c.Flags().IntVarP(&f.ctx, "ctx-size", "c", nctx, usage)
+		addCount(c, &f.ctx, "ctx-size", "c", nctx, usage)
 	}
-	c.Flags().IntVarP(&f.batch, "batch-size", "b", 2048, "most tokens of one batch")
-	c.Flags().IntVar(&f.ubatch, "ubatch-size", 512, "tokens computed at once (also -ub)")
+	addCount(c, &f.batch, "batch-size", "b", 2048, "most tokens of one batch")
+	addCount(c, &f.ubatch, "ubatch-size", "", 512, "tokens computed at once (also -ub)")
 	c.Flags().StringVar(&f.typeK, "cache-type-k", "f16", "type of the K cache: f32, f16, q8_0, q4_0 (also -ctk)")
 	c.Flags().StringVar(&f.typeV, "cache-type-v", "f16", "type of the V cache (also -ctv)")
 	f.drop.add(c)

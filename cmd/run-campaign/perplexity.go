@@ -37,9 +37,9 @@ it is FILE.part, and FILE.part.jsonl says what is finished of it: the same comma
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	f.add(c, "builtin:evaluation", "text file, or builtin:NAME")
-	c.Flags().IntVar(&f.chunks, "chunks", 0, "at most so many chunks; 0 = all")
-	c.Flags().IntVar(&f.stride, "ppl-stride", 0, "let chunks begin so many tokens apart and predict as many of each; 0 = chunks side by side")
-	c.Flags().IntVar(&f.output, "ppl-output-type", 0, "0: running perplexities; 1: a line per chunk with tokens, perplexity, mean NLL and its error")
+	addCount(c, &f.chunks, "chunks", "", 0, "at most so many chunks; 0 = all")
+	addCount(c, &f.stride, "ppl-stride", "", 0, "let chunks begin so many tokens apart and predict as many of each; 0 = chunks side by side")
+	addCount(c, &f.output, "ppl-output-type", "", 0, "0: running perplexities; 1: a line per chunk with tokens, perplexity, mean NLL and its error")
 	c.Flags().StringVar(&f.perToken, "per-token", "", "also write a JSON line per predicted token to this file; a logits file is then made from its beginning")
 	c.Flags().StringVar(&f.base, "kl-divergence-base", "", "also write the log-probabilities to this file, for kl-divergence")
 	c.Flags().StringVar(&f.format, "logits-format", eval.LogitsUpstream.String(), "of --kl-divergence-base: upstream, in 16 bits, which llama-perplexity reads too; or float32, exact, twice as long")

@@ -37,7 +37,7 @@ Shapes: ` + strings.Join(synth.Names(), " "),
 			return err
 		},
 	}
-	c.Flags().IntVar(&o.Layers, "layers", 0, "cut the model to its first layers; 0 = all")
+	addCount(c, &o.Layers, "layers", "", 0, "cut the model to its first layers; 0 = all")
 	c.Flags().BoolVar(&o.Sparse, "sparse", false, "leave the weights as a hole in the file: no disk space, for questions of memory")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the weights")
 	return c

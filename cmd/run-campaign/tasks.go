@@ -18,7 +18,7 @@ type taskFlags struct {
 // add adds the flags; NAME-tasks is the one for the number of tasks.
 func (f *taskFlags) add(c *cobra.Command, file, usage string, tasks int, order string) {
 	f.evaluateFlags.add(c, file, usage)
-	c.Flags().IntVar(&f.tasks, c.Name()+"-tasks", tasks, "so many tasks, drawn as upstream draws them; 0 = all, in "+order)
+	addCount(c, &f.tasks, c.Name()+"-tasks", "", tasks, "so many tasks, drawn as upstream draws them; 0 = all, in "+order)
 	c.Flags().StringVar(&f.selection, "select", "", "instead of upstream's draw: all, first (the file's first --"+c.Name()+"-tasks), or a file with the place in the file, from 0, or hash of a task a line")
 }
 
