@@ -95,8 +95,9 @@ func narrowF16(dst []byte, x []float32) {
 
 func abs(x float32) float32 { return math.Float32frombits(math.Float32bits(x) &^ (1 << 31)) }
 
-// nearestEven rounds |x| < 2^22 to the nearest integer, ties to even: adding 1.5*2^23 leaves no room for a fraction.
+// nearestEven rounds |x| < 2^22 to the nearest integer, ties to even: adding 1.5*2^23 leaves no room for a fraction. The
+// conversion of x keeps compilers from fusing the addition with the product that x is.
 func nearestEven(x float32) float32 {
 	const shift = 3 << 22
-	return float32(x+shift) - shift
+	return float32(float32(x)+shift) - shift
 }

@@ -42,7 +42,7 @@ func expm1(x float32) float32 {
 	square := float32(x * half)
 	r := 1 + float32(square*expm1Series(square))
 	t := 3 - float32(r*half)
-	e := square * ((r - t) / (6 - float32(x*t)))
+	e := float32(square * ((r - t) / (6 - float32(x*t))))
 	if k == 0 {
 		return x - (float32(x*e) - square)
 	}
@@ -76,7 +76,7 @@ func reduceExp(x float32) (k int, r, lost float32) {
 	if abs(x) >= 0x1.0a2b24p0 {
 		n = float32(int32(float32(0x1.715476p0*x) + sign*0.5))
 	}
-	top, bottom := x-float32(n*high), n*low
+	top, bottom := x-float32(n*high), float32(n*low)
 	r = top - bottom
 	return int(n), r, (top - r) - bottom
 }
