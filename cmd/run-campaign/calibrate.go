@@ -35,7 +35,8 @@ func newCalibrate() *cobra.Command {
 		Long: `Measures what dropping the attention of each layer alone does to the model's predictions, searches for the least harmful mask of
 every size on one half of a text, checks the masks on the other half, and recommends the largest inside the quality budget.
 
-Beside the report (JSON) it leaves REPORT.journal, from which a calibration that was interrupted goes on, and two pictures (SVG).`,
+Beside the report NAME.json it leaves NAME.journal, from which a calibration that was interrupted goes on, two pictures, NAME.layers.svg
+and NAME.curve.svg, and with --surrogate NAME.PROFILE.surrogate.gguf for each profile that something was fitted for.`,
 		Example: `  run-campaign calibrate -m model.gguf
   run-campaign calibrate -m model.gguf -f text.txt --quality-budget 0.02 --search beam -o model.calibration.json
   run-campaign calibrate -m model.gguf --surrogate linear --rank 32`,

@@ -41,7 +41,8 @@ func newRun() *cobra.Command {
 instant, the same command goes on with the first unit that has no valid record. A changed campaign reruns only what changed.
 A campaign with a stage calibrate is calibrated first, because what its masks drop is not known before.
 
-Ctrl-C once finishes the running unit and stops; twice aborts it; a calibration is given up at once. All exit 130 and can be resumed.`,
+Ctrl-C once finishes the running unit and stops; twice aborts it; a calibration is given up at once. What leaves something to be done
+exits 130, and the same command goes on with it. A run in which units failed goes to its end and exits 3.`,
 		Example: `  run-campaign run campaigns/quickstart.yaml
   run-campaign run night.yaml --dir results/night --until 07:00
   run-campaign run night.yaml --only 'perplexity/**' --progress json

@@ -13,7 +13,7 @@ func newSummarize() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "summarize DIR",
 		Short: "Rebuild summary.json and the tables of a run from its raw records",
-		Long: `Rebuilds summary.json and tables/*.md in DIR from the raw records alone: the same records give the same bytes.
+		Long: `Rebuilds summary.json and the files in tables/ of DIR from the raw records alone: the same records give the same bytes.
 With --check nothing is written: exit 1 says that what is on disk is not what the records give. The last digits of fractions,
 which another processor may round otherwise, are no difference.`,
 		Example: `  run-campaign summarize runs/quickstart
