@@ -166,6 +166,16 @@ func TestAnEmptyPromptNeedsABeginning(t *testing.T) {
 	}
 }
 
+func TestOfEqualLogitsTheLowestIDWins(t *testing.T) {
+	logits := make([]float32, 100)
+	logits[7], logits[70], logits[99] = 1, 1, 1
+	for _, s := range []Sampling{{}, {Temperature: 1, TopK: 1}} {
+		if got := newSampler(s).next(logits); got != 7 {
+			t.Errorf("%+v: token %d, want 7", s, got)
+		}
+	}
+}
+
 func TestNucleusEndsWhereTheProbabilityIsReached(t *testing.T) {
 	if got := len(nucleus([]candidate{{id: 0}, {id: 1}}, 0.5)); got != 1 {
 		t.Errorf("half of two equal tokens are %d", got)

@@ -475,7 +475,7 @@ func TestGemma4TakesOnlyNewlinesWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := texts(tok, tok.Encode("ab a\n\n\nb", true, false)); got != "<s>|a|b|▁|a|\n\n\n|b" {
+	if got := texts(tok, tok.Encode("ab\n\n\na b", true, false)); got != "<s>|a|b|\n\n\n|a|▁|b" {
 		t.Errorf("got %q", got)
 	}
 	for key, want := range map[string]string{keyAddEOS: "wants an EOS token", keyBOS: "wants a BOS token"} {
