@@ -53,6 +53,7 @@ func TestAStateOfSomethingElseIsRefused(t *testing.T) {
 	x := newTestContext(t, llama, o)
 	decode(t, x, testTokens(10))
 	state := savedState(t, x)
+	surrogates := &Surrogates{mask: x.Mask(), hash: "of a file"}
 	for _, tt := range []struct {
 		what  string
 		model *Model
@@ -61,6 +62,7 @@ func TestAStateOfSomethingElseIsRefused(t *testing.T) {
 		{"the model", openTest(t, tiny("llama-tied"), Options{}), o},
 		{"the model", openTest(t, tiny("llama"), Options{ExpandF32: true}), o},
 		{"the drop mask", llama, ContextOptions{NCtx: 256, Mask: []int{2}}},
+		{"the surrogates", llama, ContextOptions{NCtx: 256, Mask: []int{1}, Surrogates: surrogates}},
 		{"the key cache type", llama, ContextOptions{NCtx: 256, Mask: []int{1}, TypeK: gguf.Q8_0}},
 		{"the value cache type", llama, ContextOptions{NCtx: 256, Mask: []int{1}, TypeV: CacheF32}},
 	} {
@@ -74,6 +76,11 @@ func TestAStateOfSomethingElseIsRefused(t *testing.T) {
 		if y.SeqLast(0) != 2 {
 			t.Errorf("%s: the refused state changed the context", tt.what)
 		}
+	}
+	var typed *StateError
+	older := bytes.Replace(state, []byte(`"engine":"`+Version), []byte(`"engine":"0`), 1)
+	if err := x.LoadState(bytes.NewReader(older)); !errors.As(err, &typed) || typed.What != "the engine version" {
+		t.Errorf("error %v, want a *StateError about the engine version", err)
 	}
 	short := newTestContext(t, llama, ContextOptions{NCtx: 256, Mask: []int{1}})
 	long := newTestContext(t, llama, ContextOptions{NCtx: 512, Mask: []int{1}})
@@ -96,6 +103,22 @@ func TestTheIdentityOfAModelHasAllItsMetadata(t *testing.T) {
 	}
 	if len(known) != 4 {
 		t.Errorf("4 models have %d identities", len(known))
+	}
+}
+
+func TestTheIdentityOfAModelHasSamplesOfEveryTensor(t *testing.T) {
+	known := map[string]bool{}
+	data := make([]byte, 5*sampleBytes)
+	for _, at := range []int{0, len(data) / 2, len(data) - 1} {
+		data[at]++
+		f, err := gguf.NewFile("model", nil, []*gguf.Tensor{{Name: "a", Shape: []int{1}, Data: []byte{1, 2, 3, 4}}, {Name: "b", Shape: []int{len(data) / 4}, Data: data}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[identity(f, Options{})], known[identity(f, Options{ExpandF32: true})] = true, true
+	}
+	if len(known) != 6 {
+		t.Errorf("3 models, opened in 2 ways, have %d identities", len(known))
 	}
 }
 
@@ -130,6 +153,11 @@ func TestADamagedStateIsRefused(t *testing.T) {
 	}
 	if err := y.LoadState(bytes.NewReader(state)); err != nil {
 		t.Error(err)
+	}
+	flipped := slices.Clone(state)
+	flipped[len(flipped)-10] ^= 1 // a value
+	if err := y.LoadState(bytes.NewReader(flipped)); err == nil || !strings.Contains(err.Error(), "damaged: its checksum is") || y.SeqLast(0) != -1 {
+		t.Errorf("error %v; the context holds %d positions of a damaged state", err, y.SeqLast(0)+1)
 	}
 }
 

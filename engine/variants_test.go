@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -225,5 +226,64 @@ func TestSurrogatesOfAnotherMaskAreRefused(t *testing.T) {
 	_, err = m.NewContext(ContextOptions{NCtx: 256, Mask: []int{1}, Surrogates: NewSurrogates(mask, model.Surrogates{})})
 	if want := "fitted for 0, used with 1"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
+	}
+}
+
+func TestSurrogateFilesAreChecked(t *testing.T) {
+	m := openTiny(t, "llama-tiny")
+	embd := m.Info().Embd
+	bias, down, up := SurrogateTensors(1)
+	// read reads a file of surrogates for layer 1 of a model with fingerprint "f", with some entries or tensors of another kind.
+	read := func(schema string, layers []int32, tensors ...*gguf.Tensor) (*Surrogates, error) {
+		f, err := gguf.NewFile("surrogates.gguf", []gguf.Entry{
+			{Key: SurrogateSchemaKey, Value: gguf.ValueOf(schema)},
+			{Key: SurrogateModelKey, Value: gguf.ValueOf("f")},
+			{Key: SurrogateLayersKey, Value: gguf.ValueOf(layers)},
+		}, tensors)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.ReadSurrogates(f, "f")
+	}
+	one := []int32{1}
+	good := []*gguf.Tensor{named(bias, zeros(embd)), named(down, zeros(embd, 4)), named(up, zeros(4, embd))}
+	s, err := read(SurrogateSchema, one, good...)
+	if err != nil || s.Mask().String() != "1" || s.layers[1].Down.Rows != 4 || s.layers[1].Up.Rows != embd {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	changed := named(bias, zeros(embd))
+	changed.Data[5] = 1
+	if other, err := read(SurrogateSchema, one, changed, good[1], good[2]); err != nil || other.Hash() == s.Hash() {
+		t.Errorf("other numbers have the same hash: %v", err)
+	}
+	f16 := named(bias, zeros(embd))
+	f16.Type = gguf.F16
+	for _, tt := range []struct {
+		schema  string
+		layers  []int32
+		tensors []*gguf.Tensor
+		err     string
+	}{
+		{"attnbudget/surrogate/0", one, good, `surrogates.gguf: attnbudget.surrogate.schema is "attnbudget/surrogate/0", expected "attnbudget/surrogate/1"`},
+		{SurrogateSchema, []int32{9}, good, "surrogates.gguf: attention drop mask: layer 9 does not exist"},
+		{SurrogateSchema, one, good[1:], "surrogates.gguf: tensor blk.1.attn_surrogate.bias: expected F32 of 64 columns and 1 rows, found no such tensor"},
+		{SurrogateSchema, one, []*gguf.Tensor{f16}, "found F16 of shape [64]"},
+		{SurrogateSchema, one, []*gguf.Tensor{named(bias, zeros(32))}, "found F32 of shape [32]"},
+		{SurrogateSchema, one, good[:2], "tensor blk.1.attn_surrogate_up.weight: expected F32 of 4 columns and 64 rows, found no such tensor"},
+		{SurrogateSchema, one, []*gguf.Tensor{good[0], good[1], named(up, zeros(4, 32))}, "expected F32 of 4 columns and 64 rows, found F32 of shape [4 32]"},
+	} {
+		if _, err := read(tt.schema, tt.layers, tt.tensors...); err == nil || !strings.Contains(err.Error(), tt.err) {
+			t.Errorf("error %v\nwant %s", err, tt.err)
+		}
+	}
+	f, err := gguf.NewFile("surrogates.gguf", []gguf.Entry{
+		{Key: SurrogateSchemaKey, Value: gguf.ValueOf(SurrogateSchema)}, {Key: SurrogateModelKey, Value: gguf.ValueOf("f")},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var typed *SurrogateError
+	if _, err := m.ReadSurrogates(f, "g"); !errors.As(err, &typed) || typed.Expected != "g" || typed.Found != "f" {
+		t.Errorf("error %v, want a *SurrogateError", err)
 	}
 }
