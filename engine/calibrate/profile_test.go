@@ -60,6 +60,15 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
+func TestMaxGoesByTheSearchSplitAndTheOthersByTheHeldOut(t *testing.T) {
+	steps := staircase(0.01, 0.04, 0.1)
+	steps[1].Search.NLL.Mean, steps[2].Heldout.NLL.Mean = 0.06, 0.3
+	ps, _ := profiles(steps, 0.05, 0.2)
+	if last := ps[len(ps)-1]; last.Name != Max || last.Mask != "0,1,2" || ps[2].Name != Recommended || ps[2].Mask != "0,1" {
+		t.Errorf("%+v", ps)
+	}
+}
+
 func TestASpikeIsACaution(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -3,6 +3,7 @@ package calibrate
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -193,8 +194,14 @@ func TestThePenaltyIsTheOneThatDoesBestOnWhatWasNotSeen(t *testing.T) {
 			f := must(seen.ridge(rank, l))(t)
 			want = max(want, 1-unseen.residual(f)/unseen.yy)
 		}
-		if _, got, err := best(seen, unseen, rank); err != nil || got != want {
+		f, got, err := best(seen, unseen, rank)
+		if err != nil || got != want {
 			t.Errorf("seed %d: %v explained, %v; the best of the penalties explains %v", seed, got, err, want)
+		}
+		if all := collected(h, y, embd); !slices.ContainsFunc(ridges[:], func(l float64) bool {
+			return math.Abs(all.residual(f)/all.residual(must(all.ridge(rank, l))(t))-1) < 1e-9
+		}) {
+			t.Errorf("seed %d: what is returned is not a fit of all positions", seed)
 		}
 	}
 }

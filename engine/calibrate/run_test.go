@@ -189,7 +189,7 @@ func TestReportsDoNotDependOnHowManyMasksShareAPass(t *testing.T) {
 	}
 }
 
-func TestMeasuredIsWhatThePerplexityEvaluatorMeasures(t *testing.T) {
+func TestMeasuredIsWhatTheEvaluatorsMeasure(t *testing.T) {
 	m := glossary(t)
 	job := Job{Model: m, Text: resource(t, "builtin:evaluation"), Settings: Settings{Search: 8, Heldout: 8}}
 	c, err := open(t.Context(), job)
@@ -205,6 +205,11 @@ func TestMeasuredIsWhatThePerplexityEvaluatorMeasures(t *testing.T) {
 		}
 	}
 	for _, mask := range append(masks, drop.Mask{}) {
+		for i, want := range divergence(t, m, mask, len(chunks)) {
+			if got, _ := c.journal.get(mask, i); math.Abs(got.KL-want.KLD/float64(want.Tokens)) > 1e-6 {
+				t.Errorf("mask %s, chunk %d: a divergence of %.8f nats, kl-divergence has %.8f", mask, i, got.KL, want.KLD/float64(want.Tokens))
+			}
+		}
 		for i, want := range perplexity(t, m, engine.ContextOptions{Mask: mask.Layers()}, len(chunks)) {
 			got, ok := c.journal.get(mask, i)
 			if !ok || math.Abs(got.NLL-want.NLL/float64(want.Tokens)) > 1e-6 {
@@ -212,6 +217,47 @@ func TestMeasuredIsWhatThePerplexityEvaluatorMeasures(t *testing.T) {
 			}
 		}
 	}
+}
+
+// divergence is that of a mask from the whole model by the evaluator, from exact log-probabilities.
+func divergence(t *testing.T, m *engine.Model, mask drop.Mask, chunks int) []eval.DivergenceChunk {
+	t.Helper()
+	tok, err := m.Tokenizer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := eval.NewPerplexity(tok, eval.Input{Name: "evaluation", Data: resource(t, "builtin:evaluation")},
+		eval.PerplexityOptions{Chunks: chunks, Logits: eval.LogitsFloat32, Origin: eval.Origin{Model: strings.Repeat("0", 64)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := os.Create(filepath.Join(t.TempDir(), "base"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	whole, err := m.NewContext(p.ContextOptions(engine.ContextOptions{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	if _, err := p.RunBase(t.Context(), whole, base, nil, func(eval.Chunk) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	d, err := eval.NewDivergence(tok, "base", base, p.LogitsBytes(), eval.DivergenceOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := m.NewContext(d.ContextOptions(engine.ContextOptions{Mask: mask.Layers()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out, err := d.Run(t.Context(), c, nil, func(eval.DivergenceChunk) error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }
 
 func perplexity(t *testing.T, m *engine.Model, o engine.ContextOptions, chunks int) []eval.Chunk {
