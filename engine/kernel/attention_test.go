@@ -1,11 +1,13 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
 
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/kernel/upstream"
 	"attnbudget/engine/quant"
 )
 
@@ -46,6 +48,13 @@ var attentionCases = []attentionCase{
 		}
 		return []Span{{280, 290}}
 	}},
+	{"a row that sees nothing of whole numbers", gguf.F32, gguf.F32, 3, 50, 2, 1, 32, 32, func(row int) []Span {
+		if row == 1 {
+			return nil
+		}
+		return []Span{{33, 45}}
+	}},
+	{"the end of a chunk", gguf.F16, gguf.F16, 2, 256, 2, 1, 64, 64, func(row int) []Span { return []Span{{215 + row, 256}} }},
 }
 
 func (c *attentionCase) build(r *rand.Rand) *Attention {
@@ -62,6 +71,9 @@ func (c *attentionCase) build(r *rand.Rand) *Attention {
 		K: store(c.k, c.dimK), V: store(c.v, c.dimV),
 		N: c.n, Heads: c.heads, HeadsKV: c.headsKV, DimK: c.dimK, DimV: c.dimV,
 		Scale: float32(1 / math.Sqrt(float64(c.dimK))),
+	}
+	for i := range a.Out {
+		a.Out[i] = float32(math.NaN()) // whatever was there
 	}
 	for row := range c.n {
 		a.Visible = append(a.Visible, c.visible(row))
@@ -167,6 +179,38 @@ func TestAttendDependsNeitherOnThreadsNorOnBatch(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The weighted sum of values is a product of the weights with a column of values, in 32 partial sums or in eight.
+func TestAttendOverFloat32AddsValuesLikeAProduct(t *testing.T) {
+	r := rand.New(rand.NewPCG(99, 100))
+	for dimV, dot := range map[int]func(a, b []float32) float32{3: upstream.Dot32, 4: upstream.Dot8} {
+		const cells, n = 96, 2
+		c := attentionCase{k: gguf.F32, v: gguf.F32, n: n, cells: cells, heads: 1, headsKV: 1, dimK: 32, dimV: dimV, visible: func(int) []Span { return []Span{{37, cells}} }}
+		for _, k := range available() {
+			a := c.build(r)
+			got := attendedBy(&k, 1, a)
+			for row := range n {
+				weights, top := make([]float32, cells), negInf
+				blank(weights)
+				for cell := 37; cell < cells; cell++ {
+					weights[cell] = upstream.Dot32(a.K.floats(cell, 0, 32), a.Q[row*32:][:32]) * a.Scale
+					top = max(top, weights[cell])
+				}
+				sum := float32(1 / upstream.SoftMax(weights, top))
+				for cell := range weights {
+					weights[cell] *= sum
+				}
+				for d := range dimV {
+					column := make([]float32, cells)
+					for cell := range column {
+						column[cell] = a.V.floats(cell, 0, dimV)[d]
+					}
+					same(t, fmt.Sprintf("%s: value %d of %d of row %d", k.name, d, dimV, row), got[row*dimV+d:][:1], []float32{dot(weights, column)})
+				}
+			}
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"attnbudget/engine/gguf"
@@ -224,6 +225,49 @@ func TestMatMulAllocatesNothingInSteadyState(t *testing.T) {
 				t.Errorf("%v, %d rows: %v allocations per call, want 0", typ, n, a)
 			}
 			p.Close()
+		}
+	}
+}
+
+func TestProductsThatDoNotFitPanic(t *testing.T) {
+	p, in := NewPool(1), NewInput()
+	defer p.Close()
+	matrix := func(typ gguf.Type, rows, cols, bytes int) *Matrix {
+		return &Matrix{Type: typ, Rows: rows, Cols: cols, Data: make([]byte, bytes)}
+	}
+	x := make([]float32, 2*64)
+	for name, f := range map[string]func(){
+		"short weights":     func() { p.MatMul(make([]float32, 8), matrix(gguf.Q8_0, 4, 64, 4*68-1), in) },
+		"part of a block":   func() { p.MatMul(make([]float32, 8), matrix(gguf.Q4_K, 4, 64, 4*144), in) },
+		"other columns":     func() { p.MatMul(make([]float32, 8), matrix(gguf.F32, 4, 32, 4*32*4), in) },
+		"short destination": func() { p.MatMul(make([]float32, 7), matrix(gguf.F32, 4, 64, 4*64*4), in) },
+		"integers":          func() { p.MatMul(make([]float32, 8), matrix(gguf.I32, 4, 64, 4*64*4), in) },
+		"short activations": func() { in.Set(p, x[:127], 2, 64) },
+	} {
+		in.Set(p, x, 2, 64)
+		func() {
+			defer func() {
+				if s, ok := recover().(string); !ok || !strings.HasPrefix(s, "kernel: ") {
+					t.Errorf("%s: recovered %q", name, s)
+				}
+			}()
+			f()
+		}()
+	}
+}
+
+func TestInputForgetsWhatItWas(t *testing.T) {
+	r := rand.New(rand.NewPCG(101, 102))
+	p, in := NewPool(1), NewInput()
+	defer p.Close()
+	const rows, cols, n = 8, 256, 2
+	for _, typ := range weightTypes {
+		w := randomMatrix(r, typ, rows, cols)
+		for range 2 {
+			x, got := random(r, n*cols), make([]float32, n*rows)
+			in.Set(p, x, n, cols)
+			p.MatMul(got, w, in)
+			same(t, typ.String(), got, multiplied(t, 1, w, x, n))
 		}
 	}
 }
