@@ -76,6 +76,15 @@ func (h Hub) Bytes() int64   { return -1 }
 func (h Hub) key() string    { return h.SHA256 }
 func (h Hub) file() string   { return path.Base(h.File) }
 
+// files are the names of the parts in the cache.
+func (h Hub) files() []string {
+	out := h.parts()
+	for i := range out {
+		out[i] = path.Base(out[i])
+	}
+	return out
+}
+
 // defaultHub is where hf: files are, unless HF_ENDPOINT names a mirror.
 const defaultHub = "https://huggingface.co"
 
@@ -100,6 +109,9 @@ func (h Hub) fill(ctx context.Context, folder string, progress Progress) error {
 	d := h.downloader
 	if d == nil {
 		d = newDownloader()
+	}
+	if err := removeBut(folder, h.files()); err != nil {
+		return err
 	}
 	resumed := h.resumed(folder)
 	for {
@@ -133,8 +145,8 @@ func (h Hub) download(ctx context.Context, d *downloader, base *url.URL, folder 
 
 // resumed reports whether an earlier attempt has left anything.
 func (h Hub) resumed(folder string) bool {
-	for _, part := range h.parts() {
-		if exists(filepath.Join(folder, path.Base(part))) {
+	for _, file := range h.files() {
+		if exists(filepath.Join(folder, file)) {
 			return true
 		}
 	}
@@ -143,8 +155,8 @@ func (h Hub) resumed(folder string) bool {
 
 func (h Hub) discard(folder string) error {
 	var errs []error
-	for _, part := range h.parts() {
-		errs = append(errs, os.Remove(filepath.Join(folder, path.Base(part))))
+	for _, file := range h.files() {
+		errs = append(errs, os.Remove(filepath.Join(folder, file)))
 	}
 	return errors.Join(errs...)
 }
@@ -153,8 +165,8 @@ func (h Hub) discard(folder string) error {
 func (h Hub) verify(ctx context.Context, folder string) error {
 	sum := sha256.New()
 	var size int64
-	for _, part := range h.parts() {
-		n, err := hashFile(ctx, sum, filepath.Join(folder, path.Base(part)))
+	for _, file := range h.files() {
+		n, err := hashFile(ctx, sum, filepath.Join(folder, file))
 		if err != nil {
 			return err
 		}

@@ -144,6 +144,39 @@ func TestAModelIsFetchedOnce(t *testing.T) {
 	}
 }
 
+// A run may be using the file by the name that it was fetched under.
+func TestAModelThatIsThereUnderAnotherNameStaysAndIsUsed(t *testing.T) {
+	h := &hub{}
+	s := serve(t, h)
+	get(t, s)
+	mirror := s
+	mirror.Owner, mirror.File = "mirror", "renamed.gguf"
+	if path, err := Find(mirror); err != nil || filepath.Base(path) != "model.gguf" {
+		t.Errorf("found %q, %v", path, err)
+	}
+	get(t, mirror)
+	get(t, s)
+	h.expect(t, modelURL)
+
+	split := Hub{Owner: "o", Repo: "r", File: "m-00001-of-00002.gguf", SHA256: s.SHA256} // the folder has not all of its parts
+	if path, err := Find(split); err != nil || path != "" {
+		t.Errorf("found %q, %v", path, err)
+	}
+}
+
+func TestAnUnfinishedFileOfAnotherNameDoesNotPassForAModel(t *testing.T) {
+	h := &hub{files: map[string][]byte{"/mirror/repo/resolve/main/renamed.gguf": modelBytes()}}
+	s := serve(t, h)
+	leave(t, s, modelBytes()[:1000])
+	mirror := s
+	mirror.Owner, mirror.File = "mirror", "renamed.gguf"
+	get(t, mirror)
+	if got := inCache(t); got != "KEY/renamed.gguf:300000" {
+		t.Errorf("the cache has %s", got)
+	}
+	get(t, s)
+}
+
 func TestTwoAtOnceFetchOnce(t *testing.T) {
 	h := &hub{}
 	s := serve(t, h)
@@ -242,15 +275,15 @@ func TestAProcessGoesOnWhereAnotherWasStopped(t *testing.T) {
 // leave puts an unfinished download into the cache.
 func leave(t *testing.T, s Hub, data []byte) {
 	t.Helper()
-	path, err := Path(s)
+	folder, err := folderOf(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	partial := filepath.Dir(path) + ".partial"
+	partial := folder + ".partial"
 	if err := os.MkdirAll(partial, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(partial, filepath.Base(path)), data, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(partial, s.files()[0]), data, 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"attnbudget/atomicfile"
 	"attnbudget/cachedir"
@@ -25,8 +26,8 @@ type Source interface {
 	// Bytes is the size of the model, negative where only the server knows it.
 	Bytes() int64
 
-	key() string  // of the model's folder in the cache
-	file() string // the model, or its first part, in that folder
+	key() string     // of the model's folder in the cache
+	files() []string // of the model in that folder, in their order
 	// fill puts the model into folder, which may hold what an earlier attempt left.
 	fill(ctx context.Context, folder string, progress Progress) error
 }
@@ -34,34 +35,47 @@ type Source interface {
 // Progress is told how many bytes of a file there are; total is negative while it is not known.
 type Progress func(file string, done, total int64)
 
-// Path is where the model is in the cache, or will be.
-func Path(s Source) (string, error) {
+// folderOf is where the files of the model are in the cache, or will be.
+func folderOf(s Source) (string, error) {
 	dir, err := cachedir.Path()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, "models", s.key(), s.file()), nil
+	return filepath.Join(dir, "models", s.key()), nil
 }
 
-// Find is Path of a model that is in the cache, empty for one that is not.
+// Find is where the model, or its first part, is in the cache; empty when it is not there.
 func Find(s Source) (string, error) {
-	path, err := Path(s)
-	if err != nil || !exists(path) {
+	folder, err := folderOf(s)
+	if err != nil {
 		return "", err
 	}
-	return path, nil
+	return find(folder, s), nil
+}
+
+// find looks for the first of as many files as the model has. They may have other names: what was fetched from elsewhere is the
+// same if the key is.
+func find(folder string, s Source) string {
+	first := filepath.Join(folder, s.files()[0])
+	if exists(first) {
+		return first
+	}
+	there, err := os.ReadDir(folder)
+	if err != nil || len(there) != len(s.files()) || filepath.Ext(there[0].Name()) != ".gguf" {
+		return ""
+	}
+	return filepath.Join(folder, there[0].Name())
 }
 
 // Get makes sure that the model is in the cache and returns its path. Two processes may want the same one at once.
 func Get(ctx context.Context, s Source, progress Progress) (string, error) {
-	path, err := Path(s)
+	folder, err := folderOf(s)
 	if err != nil {
 		return "", err
 	}
-	if exists(path) {
+	if path := find(folder, s); path != "" {
 		return path, nil
 	}
-	folder := filepath.Dir(path)
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return "", fmt.Errorf("cache folder for models (ATTNBUDGET_CACHE chooses another): %w", err)
 	}
@@ -70,10 +84,10 @@ func Get(ctx context.Context, s Source, progress Progress) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if exists(path) { // fetched by another process while this one waited
+	if path := find(folder, s); path != "" { // fetched by another process while this one waited
 		return path, nil
 	}
-	return path, fillFolder(ctx, s, folder, progress)
+	return filepath.Join(folder, s.files()[0]), fillFolder(ctx, s, folder, progress)
 }
 
 // fillFolder fills a folder beside and gives it its name when that is done. The caller holds the lock.
@@ -95,6 +109,23 @@ func fillFolder(ctx context.Context, s Source, folder string, progress Progress)
 		return err
 	}
 	return atomicfile.SyncFolder(filepath.Dir(folder))
+}
+
+// removeBut removes the files in a folder but for those with the names.
+func removeBut(folder string, names []string) error {
+	left, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range left {
+		if slices.Contains(names, e.Name()) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func exists(path string) bool {

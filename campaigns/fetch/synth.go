@@ -3,7 +3,6 @@ package fetch
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -97,18 +96,14 @@ func (s Synth) key() string {
 	return fmt.Sprintf("synth-%s%s-%s-seed%d-v%s", s.Shape, layers, s.Format, s.Seed, engine.Version)
 }
 
+func (s Synth) files() []string { return []string{s.file()} }
+
 func (s Synth) file() string { return s.Shape + "-" + s.Format + ".gguf" }
 
 // fill writes the model anew: at the speed of the disk there is nothing to be gained by going on.
 func (s Synth) fill(ctx context.Context, folder string, progress Progress) error {
-	left, err := os.ReadDir(folder)
-	if err != nil {
+	if err := removeBut(folder, nil); err != nil {
 		return err
-	}
-	for _, e := range left {
-		if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
-			return err
-		}
 	}
 	progress(s.file(), 0, s.Bytes())
 	return synth.Write(ctx, filepath.Join(folder, s.file()), s.Shape, s.Format, synth.Options{Layers: s.Layers, Seed: s.Seed})
