@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fakeEngine notes in the log who ran and prints samples of 200 tokens/s for us, 100 for upstream. It fails when the log
-// has as many lines as RACE_TEST_FAIL says.
+// fakeEngine notes in the log who ran and prints samples of 200 tokens/s for us, 100 for upstream, or what RACE_TEST_SAY
+// says. It fails when the log has as many lines as RACE_TEST_FAIL says.
 func fakeEngine(log string, args []string) int {
 	who := theirs
 	if slices.Contains(args, "jsonl") {
@@ -41,6 +41,10 @@ func fakeEngine(log string, args []string) int {
 	}
 	if err := os.WriteFile(log, append(before, who+" "+strings.Join(args, " ")+"\n"...), 0o644); err != nil {
 		return 1
+	}
+	if say := os.Getenv("RACE_TEST_SAY"); say != "" {
+		fmt.Println(say)
+		return 0
 	}
 	if who == ours {
 		fmt.Println(`{"n_prompt": 0, "n_gen": 64, "samples_ns": [320000000, 320000000, 320000000], "samples_gc": [0,0,0], "samples_major_faults": [0,0,0], "bytes_per_token": 1e8, "operations_per_token": 2e8}`)
@@ -136,6 +140,35 @@ func TestAnOlderProgramOfOursCountsLess(t *testing.T) {
 	}
 	if want := (run{Samples: []float64{2000, 1000}, Collections: 3}); !cmp.Equal(r, want) {
 		t.Errorf("%+v, want %+v", r, want)
+	}
+}
+
+func TestAnEngineThatPrintsNoSamplesEndsTheRace(t *testing.T) {
+	for say, why := range map[string]string{
+		`{"samples_ns":[1000000000]}`:                           "expected 3 samples, found 1",
+		`{"n_gen":64,"samples_ns":[1000000000,1000000000,-1]}`:  "a sample of -",
+		`{"n_gen":0,"samples_ns":[1000000000,1000000000,1000]}`: "a sample of 0",
+		"Segmentation fault":                                    "expected a JSON line",
+	} {
+		track, chosen, _ := fakeRace(t, 1)
+		t.Setenv("RACE_TEST_SAY", say)
+		if err := track.run(t.Context(), chosen); err == nil || !strings.Contains(err.Error(), why) {
+			t.Errorf("%s: %v, want %q", say, err, why)
+		}
+		if n := len(track.j.rounds(chosen[0].key())); n != 0 {
+			t.Errorf("%s: %d rounds kept", say, n)
+		}
+	}
+}
+
+func TestARaceOnABusyMachineIsCalledDisturbed(t *testing.T) {
+	c := cells(false)[0]
+	for others, want := range map[float64]bool{0.01: false, 0.05: true} {
+		r := run{Engine: ours, Samples: []float64{100, 100}, Others: others}
+		p := describe(settings{}, machine{}, &journal{records: []record{{Cell: c.key(), Runs: []run{r, r}}}})
+		if p.Disturbed != want {
+			t.Errorf("others took %v: disturbed %t", others, p.Disturbed)
+		}
 	}
 }
 
