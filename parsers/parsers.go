@@ -5,7 +5,7 @@
 //
 // It reads the forms of docs/format/output.md and those of upstream llama.cpp's llama-bench, llama-perplexity and
 // server logs, one decoder per form. Logs may be UTF-16, have CRLF line ends, carry upstream's time prefix, and hold
-// standard error after, before or between the lines of standard output.
+// standard error after, before or between the lines of standard output; inside a JSON array they may not.
 package parsers
 
 import "strings"

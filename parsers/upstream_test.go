@@ -45,8 +45,9 @@ func TestWrongOutputsOfUpstreamAreRefusedWithKindAndLine(t *testing.T) {
 		{"a row too few", "llama-perplexity-ppl-F16-type1.log", "       0  31.2897  3.443289  0.112271\n", "", 1, ErrTruncated, "24.2835"},
 		{"a final line of other rows", "llama-perplexity-ppl-F16-type1.log", "PPL = 24.2835", "PPL = 24.2836", 1, ErrContradiction, "PPL ="},
 
-		{"an accuracy of half a task", "llama-perplexity-hellaswag-F16-100.log", "2\t50.00000000%\t[9.4531%, 90.5469%]", "2\t25.00000000%\t[4.5586%, 69.9358%]", 1, ErrContradiction, "2\t25.0"},
-		{"two tasks right at once", "llama-perplexity-hellaswag-F16-100.log", "2\t50.00000000%\t[9.4531%, 90.5469%]", "2\t100.00000000%\t[34.2372%, 100.0000%]", 1, ErrContradiction, "2\t100.0"},
+		{"an accuracy of half a task", "llama-perplexity-hellaswag-F16-100.log", "2\t50.00000000%\t[9.4531%, 90.5469%]", "2\t25.00000000%\t[2.6677%, 80.2133%]", 1, ErrContradiction, "2\t25.0"},
+		{"two tasks right at once", "llama-perplexity-hellaswag-F16-100.log", "2\t50.00000000%\t[9.4531%, 90.5469%]", "2\t100.00000000%\t[34.2380%, 100.0000%]", 1, ErrContradiction, "2\t100.0"},
+		{"a right answer taken back", "llama-perplexity-hellaswag-F16-100.log", "3\t33.33333333%\t[6.1492%, 79.2340%]", "3\t0.00000000%\t[0.0000%, 56.1497%]", 1, ErrContradiction, "3\t0.0"},
 		{"an interval of another accuracy", "llama-perplexity-hellaswag-F16-100.log", "[9.4531%", "[9.4533%", 1, ErrContradiction, "2\t50.0"},
 		{"a task too few", "llama-perplexity-hellaswag-F16-100.log", "selecting 100", "selecting 101", 1, ErrTruncated, "100\t"},
 
