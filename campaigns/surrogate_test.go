@@ -81,6 +81,15 @@ func TestAProfileComesWithWhatWasFittedForIt(t *testing.T) {
 			t.Errorf("unit %s has the surrogate %q", u.Name, u.Key.Surrogate)
 		}
 	}
+	states := load(t, strings.Replace(standing, "kv: {contexts: [256]}", "depth: {depths: [16], generate: 1}", 1)).Plan().States
+	for _, s := range states {
+		if (s.Arm == "stand") != (s.Key.Surrogate == stand.SurrogateHash) {
+			t.Errorf("the cache of %s has the surrogate %q", s.Arm, s.Key.Surrogate)
+		}
+	}
+	if len(states) != 3 {
+		t.Errorf("%d states, want one of each arm", len(states))
+	}
 
 	// A surrogate that is gone, or is another, is made again with its report.
 	for name, spoil := range map[string]func() error{
