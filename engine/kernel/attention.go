@@ -308,7 +308,7 @@ func multiplyAdd(c []float32, strideC int, a []float32, strideA int, b []float32
 		out := c[r*strideC:][:cols]
 		for k, f := range a[r*strideA:][:depth] {
 			for i, v := range b[k*strideB:][:cols] {
-				out[i] += f * v
+				out[i] += float32(f * v) // fused on no machine
 			}
 		}
 	}

@@ -21,8 +21,12 @@
 //     or the rows no multiple of 4, upstream has 32 partial sums instead, and so have we; these it also has for any single
 //     row, and there only the kernel set "upstream" follows it. Generic and assembly kernels agree to the bit.
 //   - attention: cells are taken in chunks of 256 by cell number; within a chunk scores and values accumulate one
-//     element after another; chunks are merged in order with the running maximum of the logits (online softmax).
+//     element after another; chunks are merged in order with the running maximum of the logits (online softmax). Assembly
+//     kernels agree to the bit; they fuse multiplications with additions, and the generic kernel does not.
 //   - delta rule: sums run over the key elements in 32 partial sums as in upstream.Dot32, token after token.
+//
+// What is not finite is not lost: a NaN or an infinity among the activations of a row makes results of that row that are not
+// finite either.
 //
 // The kernel set "upstream" adds up in upstream's order throughout, for results that are upstream's to the last bit. There a row
 // depends on the size of its batch, because upstream multiplies single rows, fours and larger batches by different routines, and

@@ -95,7 +95,8 @@ type multiplyAddFunc = func(c []float32, strideC int, a []float32, strideA int, 
 // Variable is the environment variable that names the kernels to use, for this process and those it starts.
 const Variable = "ATTNBUDGET_KERNEL"
 
-// Upstream names the kernels whose results are upstream's to the bit. All others agree with one another to the bit.
+// Upstream names the kernels whose results are upstream's to the bit. All others agree with one another to the bit, except that
+// the generic ones do not fuse multiplications with additions in attention.
 const Upstream = "upstream"
 
 // active is what the processor can do best, or what Variable or Use asks for.
