@@ -204,6 +204,7 @@ func TestSmallAndSensitiveTensorsAreLeftAlone(t *testing.T) {
 	left := map[string][]int{
 		"output_norm.weight": {256}, "blk.0.attn_q.bias": {256, 2}, "blk.0.ssm_conv1d.weight": {256, 8},
 		"per_layer_model_proj.weight": {256, 8}, "blk.0.some_norm.weight": {256, 8}, "blk.0.column.weight": {256, 1},
+		"blk.0.ffn_gate_inp.weight": {256, 8}, "blk.0.altup_proj.weight": {256, 8}, "blk.0.laurel_l.weight": {256, 8},
 	}
 	for name, shape := range left {
 		m.tensors[name] = shape
@@ -237,5 +238,39 @@ func TestModelsWithRulesOfTheirOwnAreRefused(t *testing.T) {
 	var missing *gguf.KeyError
 	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "llama.block_count") {
 		t.Errorf("without block_count: %v", err)
+	}
+}
+
+func TestFirstLayersAndSharedValuesAreKeptFiner(t *testing.T) {
+	for _, c := range []struct {
+		mix        Mix
+		heads      uint32 // for each of four key/value heads
+		matrix     string
+		finer      int // layers, of 32
+		first, all gguf.Type
+	}{
+		{Q2_K, 4, "attn_v", 0, gguf.F32, gguf.Q4_K}, {Q2_K, 3, "attn_v", 0, gguf.F32, gguf.Q3_K},
+		{Q2_K, 1, "ffn_down", 0, gguf.F32, gguf.Q3_K}, {Q2_K, 1, "attn_output", 0, gguf.F32, gguf.Q3_K},
+		{Q3_K_M, 1, "attn_v", 2, gguf.Q5_K, gguf.Q4_K}, {Q3_K_M, 1, "ffn_down", 2, gguf.Q5_K, gguf.Q4_K},
+		{Q3_K_M, 1, "attn_output", 0, gguf.F32, gguf.Q4_K},
+		{Q3_K_L, 1, "attn_v", 0, gguf.F32, gguf.Q5_K}, {Q3_K_L, 1, "ffn_down", 0, gguf.F32, gguf.Q5_K}, {Q3_K_L, 1, "attn_output", 0, gguf.F32, gguf.Q5_K},
+		{Q4_K_S, 1, "attn_v", 4, gguf.Q5_K, gguf.Q4_K}, {Q4_K_S, 1, "ffn_down", 4, gguf.Q5_K, gguf.Q4_K},
+		{IQ4_NL, 4, "attn_v", 0, gguf.F32, gguf.Q5_K}, {IQ4_NL, 3, "attn_v", 0, gguf.F32, gguf.IQ4_NL}, {IQ4_NL, 1, "ffn_down", 4, gguf.Q5_K, gguf.IQ4_NL},
+		{IQ4_XS, 4, "attn_v", 0, gguf.F32, gguf.Q5_K}, {IQ4_XS, 3, "attn_v", 0, gguf.F32, gguf.IQ4_XS}, {IQ4_XS, 1, "ffn_down", 4, gguf.Q5_K, gguf.IQ4_XS},
+		{Q5_K_S, 4, "attn_v", 0, gguf.F32, gguf.Q5_K}, {Q6_K, 4, "ffn_down", 0, gguf.F32, gguf.Q6_K},
+	} {
+		types, err := layered(32, 4*c.heads, 4).choose(t, c.mix, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 32 {
+			want := c.all
+			if i < c.finer {
+				want = c.first
+			}
+			if got := types[fmt.Sprintf("blk.%d.%s.weight", i, c.matrix)]; got != want {
+				t.Errorf("%v, %d heads share a value head: %s of layer %d is %v, want %v", c.mix, c.heads, c.matrix, i, got, want)
+			}
+		}
 	}
 }
