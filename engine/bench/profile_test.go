@@ -109,6 +109,9 @@ func TestTimesAddUpToTheSamples(t *testing.T) {
 	for _, part := range p.Parts {
 		parts += part.Work.Total().Time
 	}
+	if parts <= 0 {
+		t.Errorf("of %v nothing is attributed to work", samples)
+	}
 	if total := p.Work.Total(); total.Time != parts || total.Time+p.Outside != samples || p.Outside < 0 {
 		t.Errorf("kinds %v, layers %v, outside %v, samples %v", total.Time, parts, p.Outside, samples)
 	}
