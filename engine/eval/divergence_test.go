@@ -162,6 +162,14 @@ func TestABaseOfAnotherVocabularyIsRefused(t *testing.T) {
 	}
 }
 
+func TestSquaresAndProductsAreRoundedToFloat32BeforeTheyAreAdded(t *testing.T) {
+	q, b := float32(1.1), float32(1.3)
+	c, err := newDivergenceChunk(1, []point{{nll: q, nllBase: b}})
+	if err != nil || c.NLL2 != float64(q*q) || c.NLLBase2 != float64(b*b) || c.NLLProduct != float64(q*b) {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
 func TestUpstreamGivesUpToTenValuesNoError(t *testing.T) {
 	for n, want := range map[int]float64{10: 0, 11: math.Sqrt(0.25 / 10)} {
 		if got := mean(float64(n)*1.5, float64(n)*2.5, n).err; math.Abs(got-want) > 1e-15 { // half of them 1, half 2
@@ -179,6 +187,7 @@ func TestReadChoices(t *testing.T) {
 	if err != nil || len(tasks) != 2 || tasks[0].Gold != 1 || tasks[1].Question != "R?" || tasks[1].Index != 1 {
 		t.Fatalf("%+v, %v", tasks, err)
 	}
+	twoRight := choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a", "b"}, Gold: 0}) // its last 8 bytes are the last label and the number of unused answers
 	for _, c := range []struct {
 		name string
 		b    []byte
@@ -189,6 +198,7 @@ func TestReadChoices(t *testing.T) {
 		{"cut off", good[:len(good)-5], "task 1, at byte"},
 		{"offset outside", append([]byte{1, 0, 0, 0}, 255, 255, 0, 0), "outside"},
 		{"no right answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a", "b"}, Gold: 7}), "exactly one answer"},
+		{"two right answers", slices.Concat(twoRight[:len(twoRight)-8], []byte{1, 0, 0, 0, 0, 0, 0, 0}), "exactly one answer"},
 		{"one answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a"}}), "two answers at least"},
 		{"empty answer", choiceFile(ChoiceTask{Question: "Q", Answers: []string{"a", " "}}), "none of them empty"},
 		{"duplicate", choiceFile(tasks[0], tasks[1], tasks[0]), "task 2 is the same as task 0"},

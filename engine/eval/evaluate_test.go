@@ -387,6 +387,16 @@ func TestNothingIsScoredBeforeTheSentencesDiffer(t *testing.T) {
 	}
 }
 
+func TestBOSTakesThePlaceOfAChunksFirstTokenWhereTheModelWantsOne(t *testing.T) {
+	for addBOS, want := range map[bool]int32{true: 1, false: 15} {
+		p := passages{NCtx: 4, bos: 1, addBOS: addBOS, tokens: []int32{11, 12, 13, 14, 15, 16, 17, 18}}
+		b, _, targets := p.batch(1, 1)
+		if b.Tokens[0] != want || !slices.Equal(b.Tokens[1:], []int32{16, 17, 18}) || !slices.Equal(targets, []int32{18}) || p.tokens[4] != 15 {
+			t.Errorf("wanted %t: tokens %v, scored %v", addBOS, b.Tokens, targets)
+		}
+	}
+}
+
 func TestAfterAnErrorNothingMoreIsBegun(t *testing.T) {
 	calls, broken := 0, errors.New("broken")
 	if err := parallel(1, 100, func(i int) error {

@@ -251,6 +251,14 @@ func TestTextsInThePlaceOfTaskFilesAreRefusedByFileAndLine(t *testing.T) {
 	}
 }
 
+func TestOneLastNewlineOfATextIsNotScored(t *testing.T) {
+	for text, want := range map[string]string{"a": "a", "a\n": "a", "a\n\n": "a\n", "": ""} {
+		if got, err := (Input{"f", []byte(text)}).passage(); err != nil || got != want {
+			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
+		}
+	}
+}
+
 func TestDoubtfulTextsAreScoredWithAWarning(t *testing.T) {
 	tok := shippedTokenizer(t)
 	good := builtinInput(t, "evaluation.txt").Data[:2000]
