@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"attnbudget/engine/gguf"
+	"attnbudget/engine/quant"
 )
 
 func TestBadModelsAreRefusedWithReasons(t *testing.T) {
@@ -55,6 +56,24 @@ func TestBadModelsAreRefusedWithReasons(t *testing.T) {
 			"key qwen35.ssm.time_step_rank: expected a multiple of the 3 key heads, found 4"},
 		{"qwen35 whose inner size is not its heads", "qwen35", mutation{set: map[string]any{"qwen35.ssm.inner_size": uint32(128)}},
 			"key qwen35.ssm.inner_size: expected 256, 4 heads of 64, found 128"},
+		{"a list that is too short", "llama", mutation{set: map[string]any{"llama.feed_forward_length": []uint32{64, 64, 64}}},
+			"key llama.feed_forward_length: expected a number for each of 4 layers, found 3 numbers"},
+		{"an epsilon that is no number", "llama", mutation{set: map[string]any{"llama.attention.layer_norm_rms_epsilon": float32(math.NaN())}},
+			"key llama.attention.layer_norm_rms_epsilon: expected a finite number, found NaN"},
+		{"heads that do not pair", "llama", mutation{set: map[string]any{"llama.attention.key_length": uint32(63)}},
+			"key llama.attention.key_length: expected an even number, found 63 (values: 64)"},
+		{"products of another kind", "llama", mutation{replace: map[string]*gguf.Tensor{"blk.0.ffn_up.weight": {Type: gguf.Q8_1, Shape: []int{64, 64}, Data: make([]byte, 64*2*36)}}},
+			"tensor blk.0.ffn_up.weight: expected weights, found type Q8_1"},
+		{"a rotation beyond the head", "gemma3", mutation{set: map[string]any{"gemma3.rope.dimension_count": uint32(66)}},
+			"key gemma3.rope.dimension_count: expected an even number up to 64, the size of a key head, found 66"},
+		{"gemma4 with local layers and no window", "gemma4", mutation{set: map[string]any{"gemma4.attention.sliding_window": uint32(0)}},
+			"key gemma4.attention.sliding_window: expected a positive number, because there are local layers, found 0"},
+		{"gemma4 whose consumers have other heads than the owners", "gemma4", mutation{set: map[string]any{"gemma4.attention.head_count_kv": []uint32{2, 2, 2, 2, 2, 1, 1, 1}}},
+			"key gemma4.attention.head_count_kv: expected the same in layer 5 and in layer 3, whose keys it reads, found 1 and 2"},
+		{"qwen35 with a convolution of one", "qwen35", mutation{set: map[string]any{"qwen35.ssm.conv_kernel": uint32(1)}},
+			"key qwen35.ssm.conv_kernel: expected at least 2, found 1"},
+		{"qwen35 with two sections", "qwen35", mutation{set: map[string]any{"qwen35.rope.dimension_sections": []int32{4, 4}}},
+			"key qwen35.rope.dimension_sections: expected at least 3 sections, found [4 4]"},
 		{"qwen35 with keys and values of different sizes", "qwen35", mutation{set: map[string]any{"qwen35.attention.value_length": uint32(32)},
 			replace: map[string]*gguf.Tensor{
 				"blk.3.attn_v.weight": zeros(64, 64), "blk.3.attn_output.weight": zeros(128, 64),
@@ -117,15 +136,78 @@ func TestFusedProjectionsAreTheSameModel(t *testing.T) {
 		t.Run(model, func(t *testing.T) {
 			path := tiny(model)
 			part := func(which string) *gguf.Tensor { return rawTensor(t, path, "blk.1.attn_"+which+".weight") }
+			bias := named("blk.1.attn_qkv.bias", zeros(part("q").Shape[1]+part("k").Shape[1]+part("v").Shape[1]))
+			for i := range len(bias.Data) / 4 {
+				binary.LittleEndian.PutUint32(bias.Data[4*i:], math.Float32bits(float32(i%7)/8))
+			}
 			fused := mutate(t, path, mutation{
 				without: []string{"blk.1.attn_q.weight", "blk.1.attn_k.weight", "blk.1.attn_v.weight"},
-				add:     []*gguf.Tensor{fuse("blk.1.attn_qkv.weight", part("q"), part("k"), part("v"))},
+				add:     []*gguf.Tensor{fuse("blk.1.attn_qkv.weight", part("q"), part("k"), part("v")), bias},
 			})
+			var biases []*gguf.Tensor
+			rest := bias.Data
+			for _, which := range []string{"q", "k", "v"} {
+				n := part(which).Shape[1]
+				biases = append(biases, &gguf.Tensor{Name: "blk.1.attn_" + which + ".bias", Type: gguf.F32, Shape: []int{n}, Data: rest[:4*n]})
+				rest = rest[4*n:]
+			}
+			path = mutate(t, path, mutation{add: biases})
 			want, got := allLogits(t, path), allLogits(t, fused)
 			if !slices.Equal(want, got) {
 				t.Errorf("largest difference %g", maxDifference(want, got))
 			}
 		})
+	}
+}
+
+// A layer of Gemma 4 without values of its own takes its keys, as they are before norm and rotation.
+func TestGemma4WithoutValuesTakesKeys(t *testing.T) {
+	path := tiny("gemma4")
+	const name = "blk.1.attn_v.weight"
+	keys := rawTensor(t, path, "blk.1.attn_k.weight")
+	want := allLogits(t, mutate(t, path, mutation{replace: map[string]*gguf.Tensor{name: keys}}))
+	got := allLogits(t, mutate(t, path, mutation{without: []string{name}}))
+	if !slices.Equal(want, got) {
+		t.Errorf("largest difference %g", maxDifference(want, got))
+	}
+}
+
+// The second embedding of Gemma 4 is read in blocks, which are longer than a layer's part of a row.
+func TestTheSecondEmbeddingIsReadFromInsideBlocks(t *testing.T) {
+	path := tiny("gemma4")
+	const name = "per_layer_token_embd.weight"
+	wide := widened(t, path)[name]
+	values := make([]float32, len(wide.Data)/4)
+	quant.Dequantize(gguf.F32, values, wide.Data)
+	narrow := &gguf.Tensor{Type: gguf.Q6_K, Shape: wide.Shape, Data: make([]byte, wide.Shape[1]*gguf.Q6_K.RowBytes(wide.Shape[0]))}
+	quant.Quantize(gguf.Q6_K, narrow.Data, values)
+	quant.Dequantize(gguf.Q6_K, values, narrow.Data)
+	quant.Quantize(gguf.F32, wide.Data, values)
+	want := allLogits(t, mutate(t, path, mutation{replace: map[string]*gguf.Tensor{name: wide}}))
+	got := allLogits(t, mutate(t, path, mutation{replace: map[string]*gguf.Tensor{name: narrow}}))
+	if !slices.Equal(want, got) {
+		t.Errorf("largest difference %g", maxDifference(want, got))
+	}
+}
+
+func TestScalesOfTheFileAreUsed(t *testing.T) {
+	path := tiny("llama")
+	with := func(set map[string]any) []float32 { return allLogits(t, mutate(t, path, mutation{set: set})) }
+	linear := map[string]any{"llama.rope.scaling.factor": float32(4)}
+	for _, tt := range []struct {
+		name string
+		a, b map[string]any
+		same bool
+	}{
+		{"an attention scale of 1/√64 is the default", nil, map[string]any{"llama.attention.scale": float32(0.125)}, true},
+		{"another is not", nil, map[string]any{"llama.attention.scale": float32(0.25)}, false},
+		{"a factor scales rotations", nil, linear, false},
+		{"under its old name too", linear, map[string]any{"llama.rope.scale_linear": float32(4)}, true},
+		{"but not where there is no scaling", nil, map[string]any{"llama.rope.scaling.factor": float32(4), "llama.rope.scaling.type": "none"}, true},
+	} {
+		if same := slices.Equal(with(tt.a), with(tt.b)); same != tt.same {
+			t.Errorf("%s: equal logits %v", tt.name, same)
+		}
 	}
 }
 
@@ -171,8 +253,12 @@ func TestInfo(t *testing.T) {
 	if m.Info().Params < 600_000 || m.Info().Bytes < 2*m.Info().Params {
 		t.Errorf("%d parameters in %d bytes", m.Info().Params, m.Info().Bytes)
 	}
-	if got := (Info{Arch: "llama", Params: 8_030_261_312, FileType: "Q4_K_M"}).Description(); got != "llama 8B Q4_K_M" {
-		t.Errorf("description %q", got)
+	for params, want := range map[int64]string{
+		70_553_706_560: "llama 71B Q4_K_M", 8_030_261_312: "llama 8B Q4_K_M", 1_235_814_432: "llama 1.2B Q4_K_M", 4_967_936: "llama 5M Q4_K_M", 61_000: "llama 61K Q4_K_M",
+	} {
+		if got := (Info{Arch: "llama", Params: params, FileType: "Q4_K_M"}).Description(); got != want {
+			t.Errorf("%d parameters: description %q, want %q", params, got, want)
+		}
 	}
 	tok, err := m.Tokenizer()
 	if err != nil || tok.VocabSize() != 320 {
