@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -348,6 +349,55 @@ func BenchmarkDeltaRule(b *testing.B) {
 				}
 				b.ReportMetric(7*128*128*float64(n*b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 			})
+		}
+	}
+}
+
+func TestRulesAndConvolutionsThatDoNotFitPanic(t *testing.T) {
+	r := rand.New(rand.NewPCG(77, 78))
+	rule := func(change func(d *DeltaRule)) func() {
+		return func() {
+			d := deltaCase{3, 32, 40}.build(r, gates["ordinary"])
+			d.V, d.Out = d.V[:2*d.StrideV+40], d.Out[:2*d.StrideOut+40]
+			change(d)
+			d.Advance(0, d.Strips())
+		}
+	}
+	convolution := func(change func(c *Convolution)) func() {
+		return func() {
+			c := Convolution{N: 3, Taps: 4, Channels: 20, StrideX: 21, StrideDst: 22, StrideWeights: 23}
+			c.X, c.Weights, c.Dst = make([]float32, 5*21+20), make([]float32, 3*23+20), make([]float32, 2*22+20)
+			change(&c)
+			c.Run()
+		}
+	}
+	panics := func(f func()) (did bool) {
+		defer func() {
+			s, ok := recover().(string)
+			did = ok && strings.HasPrefix(s, "kernel: ")
+		}()
+		f()
+		return false
+	}
+	if panics(rule(func(*DeltaRule) {})) || panics(convolution(func(*Convolution) {})) {
+		t.Error("what fits panics")
+	}
+	for name, f := range map[string]func(){
+		"state":    rule(func(d *DeltaRule) { d.State = d.State[1:] }),
+		"queries":  rule(func(d *DeltaRule) { d.Q = d.Q[1:] }),
+		"keys":     rule(func(d *DeltaRule) { d.K = d.K[1:] }),
+		"values":   rule(func(d *DeltaRule) { d.V = d.V[1:] }),
+		"outputs":  rule(func(d *DeltaRule) { d.Out = d.Out[1:] }),
+		"decays":   rule(func(d *DeltaRule) { d.Decay = d.Decay[1:] }),
+		"rates":    rule(func(d *DeltaRule) { d.Beta = d.Beta[1:] }),
+		"strips":   func() { d := deltaCase{1, 32, 40}.build(r, gates["ordinary"]); d.Advance(0, 3) },
+		"no taps":  convolution(func(c *Convolution) { c.Taps = 0 }),
+		"results":  convolution(func(c *Convolution) { c.Dst = c.Dst[1:] }),
+		"channels": convolution(func(c *Convolution) { c.X = c.X[1:] }),
+		"weights":  convolution(func(c *Convolution) { c.Weights = c.Weights[1:] }),
+	} {
+		if !panics(f) {
+			t.Errorf("%s that do not fit: no panic", name)
 		}
 	}
 }

@@ -169,3 +169,18 @@ func TestStoreRowRoundTrips(t *testing.T) {
 		}
 	}
 }
+
+func TestSoftCapIsATanh(t *testing.T) {
+	r := rand.New(rand.NewPCG(25, 26))
+	x := append(random(r, 100), 0, 1000, -1000)
+	for i := range 100 {
+		x[i] *= 60
+	}
+	got := append([]float32(nil), x...)
+	SoftCap(got, 30)
+	for i, v := range x {
+		if want := 30 * math.Tanh(float64(v)/30); math.Abs(float64(got[i])-want) > 1e-5 {
+			t.Errorf("SoftCap(%g, 30) = %g, want %g", v, got[i], want)
+		}
+	}
+}

@@ -7,10 +7,7 @@ func (f *flash) flashTiles(t *flashTile, base, hi int) {
 	rows, cells := t.to-t.from, hi-base
 	scores := t.s[:rows*groupCells]
 	clear(scores)
-	f.keys(t.k, groupCells, &f.K, t.head, base, cells, f.DimK, t.few)
-	for d := range f.DimK {
-		clear(t.k[d*groupCells+cells : (d+1)*groupCells])
-	}
+	f.keys(t.k, groupCells, &f.K, t.head, base, cells, f.DimK, t.few) // in the other columns is anything: weigh hides them
 	f.multiplyAdd(scores, groupCells, t.q, f.DimK, t.k, groupCells, rows, f.DimK, groupCells)
 	for r := range rows {
 		f.weigh(t, r, scores[r*groupCells:][:groupCells], base)

@@ -67,3 +67,34 @@ func TestExpBeyondFloat32(t *testing.T) {
 		}
 	}
 }
+
+func TestFMAOfWhatIsNotFinite(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, c := range []struct{ a, b, c, want float32 }{
+		{inf, 1, 2, inf}, {-inf, 1, 2, -inf}, {1, 2, -inf, -inf}, {3e38, -3e38, 1, -inf}, {inf, 0, 1, nan}, {inf, 1, -inf, nan}, {nan, 1, 1, nan}, {1, 1, nan, nan},
+	} {
+		if got := fma(c.a, c.b, c.c); got != c.want && !(got != got && c.want != c.want) {
+			t.Errorf("fma(%g, %g, %g) = %g, want %g", c.a, c.b, c.c, got, c.want)
+		}
+	}
+}
+
+func TestFunctionsOfLargeArguments(t *testing.T) {
+	inf := float32(math.Inf(1))
+	for _, x := range []float32{20.1, 23.7, 89, 1e30, inf} {
+		if y := Softplus(x); y != x {
+			t.Errorf("Softplus(%g) = %g", x, y)
+		}
+		if x > 22 && (Tanh(x) != 1 || Tanh(-x) != -1) {
+			t.Errorf("Tanh(±%g) = %g and %g", x, Tanh(x), Tanh(-x))
+		}
+		if x > 104 && Softplus(-x) != 0 {
+			t.Errorf("Softplus(%g) = %g", -x, Softplus(-x))
+		}
+	}
+	for x := float32(-80); x < 20; x += 0.013 {
+		if got, want := float64(Softplus(x)), math.Log1p(math.Exp(float64(x))); math.Abs(got-want) > 1e-7*max(1, want) {
+			t.Fatalf("Softplus(%g) = %g, want %g", x, got, want)
+		}
+	}
+}
