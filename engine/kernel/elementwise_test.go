@@ -184,3 +184,16 @@ func TestSoftCapIsATanh(t *testing.T) {
 		}
 	}
 }
+
+func TestCodesInTheCacheAreRoundedToEven(t *testing.T) {
+	x, want := make([]float32, 32), make([]int8, 32)
+	copy(x, []float32{127, 0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 3.25})
+	copy(want, []int8{127, 0, 2, 2, 0, -2, -2, 3})
+	row := make([]byte, gguf.Q8_0.RowBytes(32))
+	StoreRow(gguf.Q8_0, row, x)
+	for i, c := range want {
+		if got := int8(row[2+i]); got != c {
+			t.Errorf("%g is stored as %d, want %d", x[i], got, c)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"attnbudget/engine/gguf"
@@ -36,6 +37,17 @@ func vectorKernels(t *testing.T, f func(t *testing.T, k *kernels)) {
 	}
 	for i := range all[1:] {
 		t.Run(all[i+1].name, func(t *testing.T) { f(t, &all[i+1]) })
+	}
+}
+
+func TestUnknownKernelsAreRefusedAndChangeNothing(t *testing.T) {
+	before := Name()
+	err := Use("avx1024")
+	if err == nil || !strings.Contains(err.Error(), "avx1024") || !strings.Contains(err.Error(), "generic") || !strings.Contains(err.Error(), Upstream) {
+		t.Errorf("the error is %v", err)
+	}
+	if Name() != before {
+		t.Errorf("%q was in use, now %q is", before, Name())
 	}
 }
 
