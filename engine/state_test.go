@@ -122,6 +122,12 @@ func TestTheIdentityOfAModelHasSamplesOfEveryTensor(t *testing.T) {
 	}
 }
 
+func TestResultsInUpstreamsOrderAreOfAnotherVersion(t *testing.T) {
+	if ResultVersion("avx2") != Version || ResultVersion("generic") != Version || ResultVersion("upstream") == Version {
+		t.Error("the ordinary kernels agree with one another, and not with those in upstream's order")
+	}
+}
+
 func TestTheRotationIsPartOfAState(t *testing.T) {
 	m := openTest(t, tiny("llama"), Options{Threads: 1})
 	o := ContextOptions{NCtx: 256, TypeK: gguf.Q8_0, TypeV: gguf.Q8_0}

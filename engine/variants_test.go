@@ -154,6 +154,7 @@ func TestSurrogatesStandInForDroppedAttentionInBothWaysOfRunning(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer v.Close()
+			v.Replace(NewSurrogates(drop.Mask{}, randomSurrogates(rng, all, m.Info().Embd, 2))) // of a smaller rank
 			v.Replace(NewSurrogates(drop.Mask{}, library))
 			changed := false
 			for i, got := range variantLogits(v, tokens, outputs, masks) {
