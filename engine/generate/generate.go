@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"time"
 
 	"attnbudget/engine"
@@ -57,6 +58,9 @@ func Run(ctx context.Context, m *engine.Model, c *engine.Context, o Options, w i
 		return err
 	}
 	for {
+		for _, id := range tok.Suppressed() {
+			logits[id] = float32(math.Inf(-1))
+		}
 		id := s.next(logits)
 		if tok.IsEOG(id) && !o.IgnoreEOS {
 			res.Stopped = "end token"

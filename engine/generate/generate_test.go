@@ -52,7 +52,7 @@ func glossary(t *testing.T, nctx int) (*engine.Model, *engine.Context) {
 	return glossaryWith(t, nctx, "", 0)
 }
 
-// glossaryWith is the model with another value of a metadata key.
+// glossaryWith is the model with a value of a metadata key.
 func glossaryWith(t *testing.T, nctx int, key string, value any) (*engine.Model, *engine.Context) {
 	t.Helper()
 	data, err := builtin.Open("glossary-5m")
@@ -65,11 +65,12 @@ func glossaryWith(t *testing.T, nctx int, key string, value any) (*engine.Model,
 	}
 	var entries []gguf.Entry
 	for _, k := range f.Keys {
-		v, _ := f.Value(k)
-		if k == key {
-			v = gguf.ValueOf(value)
+		if v, _ := f.Value(k); k != key {
+			entries = append(entries, gguf.Entry{Key: k, Value: v})
 		}
-		entries = append(entries, gguf.Entry{Key: k, Value: v})
+	}
+	if key != "" {
+		entries = append(entries, gguf.Entry{Key: key, Value: gguf.ValueOf(value)})
 	}
 	if f, err = gguf.NewFile(f.Path, entries, f.Tensors); err != nil {
 		t.Fatal(err)
@@ -141,6 +142,27 @@ func TestGenerationStopsAtTheEndToken(t *testing.T) {
 		}
 		if r.Stopped != stopped || !slices.Equal(r.Tokens, tokens) {
 			t.Errorf("end token ignored %v: stopped by %q with %v, want %v", ignore, r.Stopped, r.Tokens, tokens)
+		}
+	}
+}
+
+func TestSuppressedTokensAreNeverChosen(t *testing.T) {
+	o := Options{Prompt: "tiger:", Tokens: 8}
+	m, c := glossary(t, 256)
+	free, err := Run(t.Context(), m, c, o, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, c = glossaryWith(t, 256, "tokenizer.ggml.suppress_tokens", []int32{free.Tokens[0], free.Tokens[1]})
+	for _, temperature := range []float64{0, 1} {
+		o.Sampling.Temperature = temperature
+		c.Clear()
+		r, err := Run(t.Context(), m, c, o, &bytes.Buffer{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Tokens) == 0 || slices.Contains(r.Tokens, free.Tokens[0]) || slices.Contains(r.Tokens, free.Tokens[1]) {
+			t.Errorf("temperature %g: %v, of which %v are suppressed", temperature, r.Tokens, free.Tokens[:2])
 		}
 	}
 }

@@ -31,6 +31,7 @@ type Tokenizer struct {
 	addEOS      bool
 	bos, eos    int32
 	eog         map[int32]bool
+	suppressed  []int32
 }
 
 // algorithm is how a stretch of text without special tokens becomes ids.
@@ -103,6 +104,9 @@ func (t *Tokenizer) readSettings(f *gguf.File, k kind) error {
 	if t.addEOS, err = f.BoolOr(keyAddEOS, false); err != nil {
 		return err
 	}
+	if t.suppressed, err = t.vocab.ids(f, keySuppress); err != nil {
+		return err
+	}
 	if t.addBOS && t.bos == none {
 		return fmt.Errorf("%s: the vocabulary wants a BOS token (%s) but has none (%s): set one of them", f.Path, keyAddBOS, keyBOS)
 	}
@@ -154,6 +158,9 @@ func (t *Tokenizer) BOS() int32 { return t.bos }
 
 // EOS is the token that ends a text, -1 if the vocabulary has none.
 func (t *Tokenizer) EOS() int32 { return t.eos }
+
+// Suppressed are the tokens that the vocabulary says a generation must never choose. The caller must not change them.
+func (t *Tokenizer) Suppressed() []int32 { return t.suppressed }
 
 // AddBOS reports whether Encode with addSpecial begins with BOS.
 func (t *Tokenizer) AddBOS() bool { return t.addBOS }

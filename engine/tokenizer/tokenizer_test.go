@@ -238,6 +238,20 @@ func TestTokensThatEndAGenerationAreUpstreams(t *testing.T) {
 	}
 }
 
+func TestSuppressedTokensMustBeTokens(t *testing.T) {
+	m := smallSPM(nil, nil)
+	size := len(m[keyTokens].([]string))
+	m[keySuppress] = []int32{3, int32(size - 1)}
+	tok, err := newFrom(t, m)
+	if err != nil || !slices.Equal(tok.Suppressed(), []int32{3, int32(size - 1)}) {
+		t.Errorf("%v, error %v", tok.Suppressed(), err)
+	}
+	m[keySuppress] = []int32{3, int32(size)}
+	if _, err := newFrom(t, m); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("suppress_tokens has %d but the vocabulary has tokens 0 to %d", size, size-1)) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestTextsThatVocabulariesLackOrWriteDifferently(t *testing.T) {
 	m := smallSPM(nil, nil)
 	tokens := append(m[keyTokens].([]string), "", "") // upstream numbers them

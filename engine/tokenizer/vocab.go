@@ -20,6 +20,7 @@ const (
 	keyMerges      = "tokenizer.ggml.merges"
 	keyBOS         = "tokenizer.ggml.bos_token_id"
 	keyEOS         = "tokenizer.ggml.eos_token_id"
+	keySuppress    = "tokenizer.ggml.suppress_tokens"
 	keyAddBOS      = "tokenizer.ggml.add_bos_token"
 	keyAddEOS      = "tokenizer.ggml.add_eos_token"
 	keySpacePrefix = "tokenizer.ggml.add_space_prefix"
@@ -131,6 +132,25 @@ func (v *vocab) specialID(f *gguf.File, key string, def int32) (int32, error) {
 		return none, fmt.Errorf("%s: %s is %d but the vocabulary has tokens 0 to %d", f.Path, key, id, len(v.tokens)-1)
 	}
 	return int32(id), nil
+}
+
+// ids reads a list of token ids; an absent key gives none.
+func (v *vocab) ids(f *gguf.File, key string) ([]int32, error) {
+	if !f.Has(key) {
+		return nil, nil
+	}
+	list, err := f.Uints(key)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int32, len(list))
+	for i, id := range list {
+		if id >= uint64(len(v.tokens)) {
+			return nil, fmt.Errorf("%s: %s has %d but the vocabulary has tokens 0 to %d", f.Path, key, id, len(v.tokens)-1)
+		}
+		out[i] = int32(id)
+	}
+	return out, nil
 }
 
 // fillIns lists, per fill-in-the-middle role, its metadata keys and the token texts that stand for it where no key does.
