@@ -13,12 +13,14 @@ import (
 // document takes what has been measured.
 type document struct {
 	path       string // file whose parts are filled; "" = out
+	model      string // what the names of parts begin with
 	out, notes io.Writer
 }
 
 // put prints a part, or writes it at once: what follows may take hours.
 func (d document) put(name string, paragraphs ...string) error {
 	content := strings.Join(paragraphs, "\n\n")
+	name = strings.TrimSpace(d.model + " " + name)
 	if d.path == "" {
 		_, err := fmt.Fprintln(d.out, markdown.Part(name, content)+"\n")
 		return err

@@ -26,14 +26,15 @@ import (
 type settings struct {
 	model, text, other string // the model that is studied, its text, and another to check predictions on
 	context            int    // tokens of a chunk
-	chunks             int    // most of each split; 0 = all
+	search, heldout    int    // most chunks of each split; 0 = all
 	otherChunks        int    // most of the other text; 0 = all
 	speedChunks        int    // on which each way of measuring is timed
 	steps              int    // most of a search; 0 = no limit
 	damage             float64
 	standInDamage      float64 // where searches end whose masks get surrogates, which take long to fit
 	ranks              []int
-	realText           string
+	realText           string // for real models, as text and other
+	realOther          string
 }
 
 // study is what its sections share.
@@ -61,18 +62,20 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 	flags.StringVar(&s.text, "f", "builtin:calibration", "text to calibrate on")
 	flags.StringVar(&s.other, "e", "builtin:evaluation", "another text, to check predictions on")
 	flags.IntVar(&s.context, "c", 512, "tokens of a chunk")
-	flags.IntVar(&s.chunks, "chunks", 24, "most chunks of each split; 0 = all")
+	flags.IntVar(&s.search, "chunks", 24, "most chunks of each split; 0 = all")
 	flags.IntVar(&s.otherChunks, "other-chunks", 0, "most chunks of the other text; 0 = all")
 	flags.IntVar(&s.speedChunks, "speed-chunks", 8, "chunks that each way of measuring is timed on")
 	flags.IntVar(&s.steps, "steps", 0, "most steps of a search; 0 = no limit")
 	flags.Float64Var(&s.damage, "max-damage", 0.6, "where searches end, nats")
 	flags.Float64Var(&s.standInDamage, "surrogate-damage", 0.25, "where searches end whose masks get surrogates, nats")
 	flags.StringVar(&s.realText, "real-text", "../shared/data/wiki.valid.tokens", "text that real models are calibrated on")
+	flags.StringVar(&s.realOther, "real-other", "../shared/data/wiki.test.raw", "another text, to check predictions for real models on")
 	sections := flags.String("sections", "searches,surrogates,prediction,speed,real", "what to do")
 	write := flags.String("write", "", "document to write into, section by section")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	s.heldout = s.search
 	st, err := open(ctx, s)
 	if err != nil {
 		return err
@@ -106,9 +109,9 @@ func open(ctx context.Context, s settings) (*study, error) {
 // job is a calibration with the study's settings.
 func (s *study) job(strategy calibrate.Strategy) calibrate.Job {
 	o := calibrate.Settings{
-		NCtx: s.context, Search: s.chunks, Heldout: s.chunks, MaxDamage: s.damage, Budget: min(0.05, s.damage), Most: s.steps, Strategy: strategy, Seed: 1,
+		NCtx: s.context, Search: s.search, Heldout: s.heldout, MaxDamage: s.damage, Budget: min(0.05, s.damage), Most: s.steps, Strategy: strategy, Seed: 1,
 	}
-	if s.chunks == 0 {
+	if s.search == 0 {
 		o.Search, o.Heldout = 1<<20, 1<<20
 	}
 	return calibrate.Job{Model: s.model, Fingerprint: s.fingerprint, Text: s.text, TextName: s.settings.text, Settings: o}

@@ -23,6 +23,11 @@ func (s *study) prediction(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.predict(ctx, r)
+}
+
+// predict holds the steps of a report against the other text.
+func (s *study) predict(ctx context.Context, r *calibrate.Report) error {
 	var masks []string
 	for _, step := range r.Steps {
 		masks = append(masks, step.Mask)

@@ -24,15 +24,19 @@ var fetched = []struct{ part, file string }{
 	{"gemma-3-270m", "gemma-3-270m-q4_k_m.gguf"},
 }
 
-// realModels calibrates the real models that are there.
+// realModels studies the real models that are there.
 func (s *study) realModels(ctx context.Context) error {
-	text, err := os.ReadFile(s.realText)
-	if errors.Is(err, fs.ErrNotExist) {
-		s.doc.skip("real models", err.Error()+"; -real-text names another text")
-		return nil
-	}
-	if err != nil {
-		return err
+	var texts [2][]byte
+	for i, path := range []string{s.realText, s.realOther} {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			s.doc.skip("real models", err.Error()+"; -real-text and -real-other name other texts")
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		texts[i] = text
 	}
 	dir, err := cachedir.Path()
 	if err != nil {
@@ -44,35 +48,36 @@ func (s *study) realModels(ctx context.Context) error {
 			s.doc.skip(m.part, err.Error()+"; make models fetches it")
 			continue
 		}
-		r, err := s.calibrateReal(ctx, path, text)
-		if err != nil {
-			return err
-		}
-		if err := s.putReal(m.part, r); err != nil {
+		if err := s.realModel(ctx, m.part, path, texts[0], texts[1]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *study) calibrateReal(ctx context.Context, path string, text []byte) (*calibrate.Report, error) {
+// realModel studies one model on few chunks: it takes hours otherwise.
+func (s *study) realModel(ctx context.Context, part, path string, text, other []byte) error {
 	m, err := source.Model(path, engine.Options{})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer m.Close()
-	fingerprint, err := source.Fingerprint(ctx, path)
-	if err != nil {
-		return nil, err
+	r := &study{settings: s.settings, doc: s.doc, model: m, text: text, other: other}
+	r.settings.model, r.settings.text, r.settings.other = path, filepath.Base(s.realText), filepath.Base(s.realOther)
+	r.search, r.heldout, r.otherChunks, r.steps, r.damage = 8, 16, 40, 3, 0.2
+	r.doc.model = part
+	if r.fingerprint, err = source.Fingerprint(ctx, path); err != nil {
+		return err
 	}
-	return calibrate.Run(ctx, calibrate.Job{
-		Model: m, Fingerprint: fingerprint, Text: text, TextName: filepath.Base(s.realText),
-		Settings: calibrate.Settings{NCtx: s.context, Search: 8, Heldout: 16, Most: 3},
-	})
+	greedy, err := r.compare(ctx, calibrate.Greedy, calibrate.Beam)
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.putReal(greedy), r.predict(ctx, greedy), r.fit(ctx, r.job(calibrate.Greedy), greedy.Steps))
 }
 
 // putReal tabulates the layers that do least and most harm alone, and greedy's steps.
-func (s *study) putReal(part string, r *calibrate.Report) error {
+func (s *study) putReal(r *calibrate.Report) error {
 	const best, worst = 4, 2
 	var rows [][]string
 	var kl, nll []float64
@@ -105,7 +110,7 @@ func (s *study) putReal(part string, r *calibrate.Report) error {
 		}
 		steps = append(steps, []string{t.Mask, pm(t.Heldout.NLL), pm(t.Heldout.KL), names})
 	}
-	return s.doc.put(part,
+	return s.doc.put("layers",
 		markdown.Table([]string{"alone", "KL, search split", "NLL, search split"}, rows),
 		markdown.Table([]string{"greedy", "held-out NLL", "held-out KL", "profile"}, steps))
 }

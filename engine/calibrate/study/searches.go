@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,21 +12,36 @@ import (
 	"attnbudget/internal/markdown"
 )
 
-// searches compares the strategies, evolve with as many evaluations as beam took.
+// searches compares the strategies, and all layers alone.
 func (s *study) searches(ctx context.Context) error {
+	greedy, err := s.compare(ctx, calibrate.Greedy, calibrate.Beam, calibrate.Evolve)
+	if err != nil {
+		return err
+	}
+	return s.alone(ctx, greedy)
+}
+
+// compare tabulates strategies, greedy the first, which it returns; those after beam get as many evaluations as beam took.
+func (s *study) compare(ctx context.Context, strategies ...calibrate.Strategy) (greedy *calibrate.Report, err error) {
 	var reports []*calibrate.Report
-	limit := 0
-	for _, strategy := range []calibrate.Strategy{calibrate.Greedy, calibrate.Beam, calibrate.Evolve} {
+	limit, counts := 0, ""
+	for _, strategy := range strategies {
 		job := s.job(strategy)
 		job.Settings.Limit = limit
 		r, err := calibrate.Run(ctx, job)
 		if err != nil {
-			return err
-		}
-		if strategy == calibrate.Beam {
-			limit = r.Evaluations.Search - r.Evaluations.Greedy
+			return nil, err
 		}
 		reports = append(reports, r)
+		switch e := r.Evaluations; strategy {
+		case calibrate.Greedy:
+			counts = fmt.Sprintf("Evaluations: greedy %d", e.Greedy)
+		case calibrate.Beam:
+			limit = e.Search - e.Greedy
+			counts += fmt.Sprintf("; beam %d", e.Search)
+		case calibrate.Evolve:
+			counts += fmt.Sprintf("; evolve, told to take as many as beam, %d with those of greedy, from which it begins", e.Greedy+e.Search)
+		}
 	}
 	head := []string{"layers"}
 	for _, r := range reports {
@@ -42,10 +56,9 @@ func (s *study) searches(ctx context.Context) error {
 		}
 		rows = append(rows, row)
 	}
-	text, g, b, e := reports[0].Text, reports[0].Evaluations, reports[1].Evaluations, reports[2].Evaluations
-	err := s.doc.put("searches", fmt.Sprintf("%d search and %d held-out chunks. Evaluations: greedy %d; beam %d; evolve, told to take as many as beam, %d with those of greedy, from which it begins.",
-		len(text.Search), len(text.Heldout), g.Greedy, b.Search, e.Greedy+e.Search), markdown.Table(head, rows))
-	return errors.Join(err, s.alone(ctx, reports[0]))
+	text := reports[0].Text
+	err = s.doc.put("searches", fmt.Sprintf("%d search and %d held-out chunks. %s.", len(text.Search), len(text.Heldout), counts), markdown.Table(head, rows))
+	return reports[0], err
 }
 
 // alone compares what the two metrics say of every layer with what perplexity says on the other text, and with what upstream

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"attnbudget/engine/builtin"
 	"attnbudget/engine/calibrate"
 	"attnbudget/internal/markdown"
 
@@ -65,7 +66,7 @@ func TestTheStudyWritesTheDocumentsTables(t *testing.T) {
 	}
 	was, is := markdown.Parts(old), markdown.Parts(string(text))
 	for name, content := range was {
-		real := name == fetched[0].part || name == fetched[1].part
+		real := strings.HasPrefix(name, fetched[0].part) || strings.HasPrefix(name, fetched[1].part)
 		if real != (is[name] == content) {
 			t.Errorf("part %s: written = %v", name, is[name] != content)
 		}
@@ -101,8 +102,47 @@ func TestWithoutADocumentTheStudyPrints(t *testing.T) {
 	}
 }
 
-func TestARealModelIsTabulatedAsInTheDocument(t *testing.T) {
+func TestRealModelsAreTabulatedAsInTheDocument(t *testing.T) {
 	old := inTheModule(t)
+	dir := t.TempDir()
+	t.Setenv("ATTNBUDGET_CACHE", dir)
+	if err := os.Mkdir(filepath.Join(dir, "models"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	place := func(path string, content []byte, err error) string {
+		if err == nil {
+			err = os.WriteFile(path, content, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, m := range fetched {
+		content, err := os.ReadFile(model)
+		place(filepath.Join(dir, "models", m.file), content, err)
+	}
+	text, err := builtin.Open("builtin:calibration")
+	first, second := place(filepath.Join(dir, "wiki.valid.tokens"), text, err), place(filepath.Join(dir, "wiki.test.raw"), text, nil)
+	var out, notes bytes.Buffer
+	if err := run(t.Context(), []string{"-sections", "real", "-c", "32", "-real-text", first, "-real-other", second}, &out, &notes); err != nil {
+		t.Fatal(err)
+	}
+	got, want := markdown.Parts(out.String()), markdown.Parts(old)
+	for name := range want {
+		real := strings.HasPrefix(name, fetched[0].part) || strings.HasPrefix(name, fetched[1].part)
+		if _, put := got[name]; put != real {
+			t.Errorf("part %q: %v", name, put)
+		}
+	}
+	for name, content := range got {
+		if diff := cmp.Diff(heads(want[name]), heads(content)); diff != "" {
+			t.Errorf("part %s has other tables (-document +study):\n%s", name, diff)
+		}
+	}
+}
+
+func TestLayersAloneAreTabulatedByTheirHarm(t *testing.T) {
 	r := &calibrate.Report{}
 	for i := range 9 {
 		d := calibrate.Damage{KL: calibrate.Estimate{Mean: float64(i), SE: 0.5}, NLL: calibrate.Estimate{Mean: float64(-i), SE: 0.25}}
@@ -116,13 +156,10 @@ func TestARealModelIsTabulatedAsInTheDocument(t *testing.T) {
 	}
 	var out bytes.Buffer
 	s := &study{doc: document{out: &out}}
-	if err := s.putReal("smollm2-135m", r); err != nil {
+	if err := s.putReal(r); err != nil {
 		t.Fatal(err)
 	}
-	got := markdown.Parts(out.String())["smollm2-135m"]
-	if diff := cmp.Diff(heads(markdown.Parts(old)["smollm2-135m"]), heads(got)); diff != "" {
-		t.Error(diff)
-	}
+	got := markdown.Parts(out.String())["layers"]
 	for _, row := range []string{
 		"| 8 | 0.0000 ± 0.5000 | 0.0000 ± 0.2500 |\n", "| 5 | 3.0000 ± 0.5000 | -3.0000 ± 0.2500 |\n| median of the 9 layers | 4.0000 | -4.0000 |\n| 1 | 7.0000",
 		"| 8 | 0.0000 ± 0.2500 | 0.0000 ± 0.5000 | minimal, recommended |\n", "| 7,8 | -1.0000 ± 0.2500 | 1.0000 ± 0.5000 | max, outside the budget |",

@@ -17,13 +17,29 @@ func (s *study) surrogates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.fit(ctx, job, r.Steps); err != nil {
+		return err
+	}
+	job.Surrogate = calibrate.SurrogatePlan{Kind: calibrate.LinearSurrogate, Rank: 32, Search: true}
+	if r, err = calibrate.Run(ctx, job); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, step := range r.Steps {
+		rows = append(rows, []string{step.Mask, pm(step.Search.KL), pm(step.Heldout.NLL)})
+	}
+	return s.doc.put("surrogate search", markdown.Table([]string{"mask", "search KL", "held-out NLL"}, rows))
+}
+
+// fit tabulates surrogates of every kind for the masks of steps.
+func (s *study) fit(ctx context.Context, job calibrate.Job, steps []calibrate.StepResult) error {
 	plans, head := []calibrate.SurrogatePlan{{Kind: calibrate.MeanSurrogate}}, []string{"mask", "plain", "mean", "gain"}
 	for _, rank := range s.ranks {
 		plans = append(plans, calibrate.SurrogatePlan{Kind: calibrate.LinearSurrogate, Rank: rank})
 		head = append(head, fmt.Sprintf("linear, rank %d", rank), "gain")
 	}
 	var rows [][]string
-	for _, step := range r.Steps {
+	for _, step := range steps {
 		mask, err := drop.Resolve(s.model.Roles(), step.Layers)
 		if err != nil {
 			return err
@@ -39,16 +55,5 @@ func (s *study) surrogates(ctx context.Context) error {
 		}
 		rows = append(rows, row)
 	}
-	if err := s.doc.put("surrogates", markdown.Table(head, rows)); err != nil {
-		return err
-	}
-	job.Surrogate = calibrate.SurrogatePlan{Kind: calibrate.LinearSurrogate, Rank: 32, Search: true}
-	if r, err = calibrate.Run(ctx, job); err != nil {
-		return err
-	}
-	rows = nil
-	for _, step := range r.Steps {
-		rows = append(rows, []string{step.Mask, pm(step.Search.KL), pm(step.Heldout.NLL)})
-	}
-	return s.doc.put("surrogate search", markdown.Table([]string{"mask", "search KL", "held-out NLL"}, rows))
+	return s.doc.put("surrogates", markdown.Table(head, rows))
 }
