@@ -6177,10 +6177,8 @@ step:
 	VPMULLD      Y3, Y0, Y0
 	VPADDD       Y0, Y2, Y2
 	ADDQ         $0x00000020, DX
-	ADDQ         $+4, SI
 	SUBQ         $0x01, R8
 	JNZ          step
-	ADDQ         $-32, SI
 	VBROADCASTSS 48(SI), Y0
 	VMULPS       256(DX), Y0, Y0
 	VCVTDQ2PS    Y2, Y2
@@ -6815,10 +6813,8 @@ step:
 	VPMULLD      Y5, Y1, Y1
 	VPADDD       Y1, Y4, Y4
 	ADDQ         $0x00000020, DX
-	ADDQ         $+4, DI
 	SUBQ         $0x01, R10
 	JNZ          step
-	ADDQ         $-32, DI
 	VBROADCASTSS 48(DI), Y0
 	VMULPS       256(DX), Y0, Y0
 	VCVTDQ2PS    Y3, Y3
@@ -7876,12 +7872,8 @@ step:
 	VPMULLD      Y9, Y3, Y3
 	VPADDD       Y3, Y8, Y8
 	ADDQ         $0x00000020, DX
-	ADDQ         $+4, DI
-	ADDQ         $+4, R11
 	SUBQ         $0x01, R12
 	JNZ          step
-	ADDQ         $-32, DI
-	ADDQ         $-32, R11
 	VBROADCASTSS 48(DI), Y0
 	VMULPS       256(DX), Y0, Y0
 	VCVTDQ2PS    Y5, Y5

@@ -253,46 +253,60 @@ func (t integerTile) blocksAdding(name string, minima bool, block func(s *intege
 	end()
 }
 
-// supers: the K formats. The records of weights are [blocks][18][rows] of 32 bits: 8 pairs of scales, 8 pairs of minima, d, m.
+// supers: the K formats.
 func (t integerTile) supers(run int, minima bool) {
 	name := fmt.Sprintf("supers%dx", run)
 	if minima {
 		name = fmt.Sprintf("supersMin%dx", run)
 	}
+	t.supersAdding(name, run, func(s *integerState, part int, xr, sr rows, whole [][]reg.VecVirtual) {
+		off := sideBias + 4*part
+		if run == 32 {
+			off = sideBias32
+		}
+		s.beginRun(sr, off)
+		s.codes(xr, run/4)
+		s.scaled(whole, run == 16 && part == 0)
+	}, func(s *integerState, sum reg.GPVirtual, sr rows, whole [][]reg.VecVirtual) {
+		t.finishSuper(s, sum, sr, whole, run, minima)
+	})
+}
+
+// scaled adds the sum of a run times its scale: the upper word of a pair, or the lower.
+func (s *integerState) scaled(whole [][]reg.VecVirtual, lower bool) {
+	for v := range s.vectors {
+		scale := s.vector()
+		s.loadInt(Mem{Base: s.scales, Disp: v * s.bytes}, scale)
+		if lower {
+			VPSLLD(Imm(16), scale, scale)
+		}
+		VPSRAD(Imm(16), scale, scale)
+		for i := range s.inputs {
+			VPMULLD(scale, s.acc[i][v], s.acc[i][v])
+			VPADDD(s.acc[i][v], whole[i][v], whole[i][v])
+		}
+	}
+}
+
+// supersAdding is a kernel over blocks of 256 of any kind of codes: add adds a run of codes, of which a step of 32 has one part or
+// two, to the integers of a block, and finish scales those and adds them to the sums. The records of weights are [blocks][18][rows]
+// of 32 bits: 8 pairs of scales, which add finds at s.scales and finish before it, 8 pairs of minima, d, m.
+func (t integerTile) supersAdding(name string, run int, add func(s *integerState, part int, xr, sr rows, whole [][]reg.VecVirtual),
+	finish func(s *integerState, sum reg.GPVirtual, sr rows, whole [][]reg.VecVirtual)) {
 	s, sum, blocks, xr, sr := t.start(name, fmt.Sprintf("sums [%d][%d] += products over blocks of 256 with scales of %d elements; strides in bytes; blocks > 0.", t.inputs, t.rows(), run))
 	field := t.rows() * 4
 	whole := t.grid()
+	perStep := 0 // bytes by which the pointers to the biases walk with the steps
+	if t.width == avx512 {
+		perStep = 4 * 32 / run
+	}
 	loop("block", blocks, 1, func() {
 		t.each(func(i, v int) { zero(whole[i][v]) })
-		// Eight steps of 32 codes; the bias pointer walks with them.
 		steps := GP64()
 		MOVQ(U32(8), steps)
-		bias := sr
-		perStep := 0
-		if t.width == avx512 {
-			perStep = 4 * 32 / run
-		}
 		loop("step", steps, 1, func() {
 			for part := range 32 / run {
-				off := sideBias + 4*part
-				if run == 32 {
-					off = sideBias32
-				}
-				s.beginRun(bias, off)
-				s.codes(xr, run/4)
-				for v := range t.vectors {
-					scale := t.vector()
-					m := Mem{Base: s.scales, Disp: v * t.bytes}
-					t.loadInt(m, scale)
-					if run == 16 && part == 0 {
-						VPSLLD(Imm(16), scale, scale)
-					}
-					VPSRAD(Imm(16), scale, scale)
-					for i := range t.inputs {
-						VPMULLD(scale, s.acc[i][v], s.acc[i][v])
-						VPADDD(s.acc[i][v], whole[i][v], whole[i][v])
-					}
-				}
+				add(s, part, xr, sr, whole)
 			}
 			ADDQ(U32(field), s.scales)
 			if perStep > 0 {
@@ -302,7 +316,7 @@ func (t integerTile) supers(run int, minima bool) {
 		if perStep > 0 {
 			sr.advance(-8 * perStep)
 		}
-		t.finishSuper(s, sum, sr, whole, run, minima)
+		finish(s, sum, sr, whole)
 		ADDQ(U32(10*field), s.scales)
 		sr.advance(sideBytes)
 	})

@@ -99,42 +99,34 @@ func (t narrowTile) blocks(minima bool) {
 
 // supers: the K formats.
 func (t narrowTile) supers(run int, minima bool) {
-	name := fmt.Sprintf("%sRun%dx", t.kernelName("supers", minima), run)
-	s, sum, blocks, xr, sr := t.start(name, fmt.Sprintf("sums [%d][%d] += products over blocks of 256 with scales of %d elements; strides in bytes; blocks > 0.", t.inputs, t.rows(), run))
-	field := t.rows() * 4
-	whole := t.grid()
-	loop("block", blocks, 1, func() {
-		t.each(func(i, v int) { zero(whole[i][v]) })
-		steps := GP64()
-		MOVQ(U32(8), steps)
-		loop("step", steps, 1, func() {
-			for part := range 32 / run {
-				scales := make([]Op, s.vectors) // of 32 elements: twice the same; of 16: two
-				for v := range scales {
-					m := Mem{Base: s.scales, Disp: v * s.bytes}
-					if scales[v] = m; run == 16 {
-						scale := YMM()
-						VMOVDQU(m, scale)
-						VPSHUFB(bothWords(part), scale, scale)
-						scales[v] = scale
-					}
-				}
-				t.run(s, xr, run, scales, whole, false)
+	add := func(s *integerState, part int, xr, _ rows, whole [][]reg.VecVirtual) {
+		scales := make([]Op, s.vectors) // of 32 elements: twice the same; of 16: two
+		for v := range scales {
+			m := Mem{Base: s.scales, Disp: v * s.bytes}
+			if scales[v] = m; run == 16 {
+				scale := YMM()
+				VMOVDQU(m, scale)
+				VPSHUFB(bothWords(part), scale, scale)
+				scales[v] = scale
 			}
-			ADDQ(U32(field), s.scales)
-		})
+		}
+		t.run(s, xr, run, scales, whole, false)
+	}
+	t.supersAdding(fmt.Sprintf("%sRun%dx", t.kernelName("supers", minima), run), run, add, func(s *integerState, sum reg.GPVirtual, sr rows, whole [][]reg.VecVirtual) {
 		if !minima {
-			s.sumProducts(sr, sideSums, 8, Mem{Base: s.scales, Disp: -8 * field})
-			t.each(func(i, v int) {
-				VPSLLD(Imm(t.offsetBits()), s.acc[i][v], s.acc[i][v])
-				VPSUBD(s.acc[i][v], whole[i][v], whole[i][v])
-			})
+			t.subtractOffset(s, sr, whole)
 		}
 		t.finishSuper(s, sum, sr, whole, run, minima)
-		ADDQ(U32(10*field), s.scales)
-		sr.advance(sideBytes)
 	})
-	end()
+}
+
+// subtractOffset makes up for the offset of the codes of a block of 256; s.scales is past the pairs of scales.
+func (t narrowTile) subtractOffset(s *integerState, sr rows, whole [][]reg.VecVirtual) {
+	s.sumProducts(sr, sideSums, 8, Mem{Base: s.scales, Disp: -8 * 4 * t.rows()})
+	t.each(func(i, v int) {
+		VPSLLD(Imm(t.offsetBits()), s.acc[i][v], s.acc[i][v])
+		VPSUBD(s.acc[i][v], whole[i][v], whole[i][v])
+	})
 }
 
 // bothWords copies the lower (0) or upper (1) word of every 32 bits to both.

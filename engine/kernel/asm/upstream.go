@@ -31,20 +31,6 @@ func (t integerTile) blocksInTurn() {
 	t.blocksAdding("blocksInTurn", false, (*integerState).block, func(d, y, total reg.VecVirtual) { VFMADD231PS(d, y, total) })
 }
 
-// scaled adds the sum of a run of 32 codes times its scale, which is there twice in one field.
-func (s *integerState) scaled(whole [][]reg.VecVirtual) {
-	for v := range s.vectors {
-		scale := s.vector()
-		s.loadInt(Mem{Base: s.scales, Disp: v * s.bytes}, scale)
-		VPSRAD(Imm(16), scale, scale)
-		for i := range s.inputs {
-			VPMULLD(scale, s.acc[i][v], s.acc[i][v])
-			VPADDD(s.acc[i][v], whole[i][v], whole[i][v])
-		}
-	}
-	ADDQ(U32(s.rows()*4), s.scales)
-}
-
 // addFused adds, to the totals in memory, sums times the weights' scales at from times the activations' scales.
 func (s *integerState) addFused(sr rows, from func(v int) Mem, sums [][]reg.VecVirtual, total func(i, v int) Mem) {
 	for i := range s.inputs {
@@ -62,26 +48,14 @@ func (s *integerState) addFused(sr rows, from func(v int) Mem, sums [][]reg.VecV
 
 // supersInTurn: signed codes with scales of 32 elements and no minima.
 func (t integerTile) supersInTurn() {
-	s, sum, blocks, xr, sr := t.start("supersInTurn", fmt.Sprintf("sums [%d][%d] += products over blocks of 256 with scales of 32 elements; strides in bytes; blocks > 0.", t.inputs, t.rows()))
-	field := t.rows() * 4
-	whole := t.grid()
-	loop("block", blocks, 1, func() {
-		t.each(func(i, v int) { zero(whole[i][v]) })
-		steps := GP64()
-		MOVQ(U32(8), steps)
-		loop("step", steps, 1, func() {
-			s.beginRun(sr, sideBias32)
-			s.codes(xr, 8)
-			s.scaled(whole)
-			sr.advance(4) // to the next bias
-		})
-		sr.advance(-8 * 4)
-		s.addFused(sr, func(v int) Mem { return Mem{Base: s.scales, Disp: 8*field + v*t.bytes} }, whole,
+	t.supersAdding("supersInTurn", 32, func(s *integerState, _ int, xr, sr rows, whole [][]reg.VecVirtual) {
+		s.beginRun(sr, sideBias32)
+		s.codes(xr, 8)
+		s.scaled(whole, false)
+	}, func(s *integerState, sum reg.GPVirtual, sr rows, whole [][]reg.VecVirtual) {
+		s.addFused(sr, func(v int) Mem { return Mem{Base: s.scales, Disp: 8*4*t.rows() + v*t.bytes} }, whole,
 			func(i, v int) Mem { return Mem{Base: sum, Disp: (i*t.vectors + v) * t.bytes} })
-		ADDQ(U32(10*field), s.scales)
-		sr.advance(sideBytes)
 	})
-	end()
 }
 
 // minimaInTurn: unsigned codes with scales and minima of 32 elements. What is added at a time is a part of a block.
@@ -106,7 +80,8 @@ func (t integerTile) minimaInTurn(part int) {
 			for range 2 {
 				t.each(func(i, v int) { zero(s.acc[i][v]) })
 				s.codes(xr, 8)
-				s.scaled(whole)
+				s.scaled(whole, false)
+				ADDQ(U32(field), s.scales)
 			}
 			if part == 64 {
 				add()
