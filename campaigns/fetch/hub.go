@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path"
@@ -14,6 +13,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"attnbudget/engine/gguf"
 )
 
 // Hub is a file, or a split model, of a repository on a model hub.
@@ -166,7 +167,7 @@ func (h Hub) verify(ctx context.Context, folder string) error {
 	sum := sha256.New()
 	var size int64
 	for _, file := range h.files() {
-		n, err := hashFile(ctx, sum, filepath.Join(folder, file))
+		n, err := gguf.AddFile(ctx, sum, filepath.Join(folder, file))
 		if err != nil {
 			return err
 		}
@@ -176,28 +177,6 @@ func (h Hub) verify(ctx context.Context, folder string) error {
 		return &HashError{Source: h.String(), Bytes: size, Got: got, Want: h.SHA256}
 	}
 	return nil
-}
-
-// hashFile adds a file to a hash as long as ctx goes on: a large one takes minutes.
-func hashFile(ctx context.Context, sum io.Writer, path string) (size int64, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	for {
-		if err := ctx.Err(); err != nil {
-			return size, err
-		}
-		n, err := io.CopyN(sum, f, 64<<20)
-		size += n
-		if err == io.EOF {
-			return size, nil
-		}
-		if err != nil {
-			return size, err
-		}
-	}
 }
 
 // HashError is a download that is not what was asked for. Nothing of it is kept.

@@ -23,21 +23,22 @@ func Fingerprint(ctx context.Context, path string) (string, error) {
 	}
 	h := sha256.New()
 	for _, p := range parts {
-		if err := addFile(ctx, h, p); err != nil {
+		if _, err := AddFile(ctx, h, p); err != nil {
 			return "", fmt.Errorf("fingerprint of %s: %w", path, err)
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// addFile reads the file rather than a mapping of it, so that a disk error is an error and not a fault.
-func addFile(ctx context.Context, w io.Writer, path string) error {
+// AddFile adds the bytes of a file to a hash and returns how many they are; it stops when ctx ends. It reads the file rather than
+// a mapping of it, so that a disk error is an error and not a fault.
+func AddFile(ctx context.Context, hash io.Writer, path string) (size int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = io.CopyBuffer(struct{ io.Writer }{w}, until{ctx, f}, make([]byte, 1<<20))
-	return errors.Join(err, f.Close())
+	size, err = io.CopyBuffer(struct{ io.Writer }{hash}, until{ctx, f}, make([]byte, 1<<20))
+	return size, errors.Join(err, f.Close())
 }
 
 // until reads as long as ctx goes on.
