@@ -107,7 +107,7 @@ func (d *Dir) CheckCampaign(name string) error {
 
 func (d *Dir) makeFolders() error {
 	for _, sub := range []string{"environments", "calibrations", "records", "failed", "superseded", "work/checkpoints", "work/states"} {
-		if err := os.MkdirAll(d.file(sub), 0o755); err != nil {
+		if err := atomicfile.MakeFolder(d.file(sub)); err != nil {
 			return fmt.Errorf("run directory: %w", err)
 		}
 	}
