@@ -29,6 +29,7 @@ type Options struct {
 	RetryFailed            bool                 // run failed units again
 	AllowEnvironmentChange bool                 // go on in another environment than the run's newest record
 	DryRun                 bool                 // report what would run, write nothing
+	Started                time.Time            // of the command: a time of day in the plan is the next one after it; zero = now
 	Until                  time.Time            // start no block that is not expected to end by then; zero = as the plan says
 	Timeout                time.Duration        // for one unit; 0 = as the plan says
 	Stop                   <-chan struct{}      // when closed, the running unit is finished and no further one is started; nil = never
@@ -139,7 +140,11 @@ func (o Options) until(p *plan.Plan) (time.Time, error) {
 	if !o.Until.IsZero() {
 		return o.Until, nil
 	}
-	until, err := plan.Deadline(p.Until, time.Now())
+	start := o.Started
+	if start.IsZero() {
+		start = time.Now()
+	}
+	until, err := plan.Deadline(p.Until, start)
 	if err != nil {
 		return until, fmt.Errorf("plan: until: %w", err)
 	}

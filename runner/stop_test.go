@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"attnbudget/plan"
 	"attnbudget/results"
 )
 
@@ -174,6 +175,25 @@ func TestThePlansOwnDeadlineCounts(t *testing.T) {
 	b.plan.Until = "soon"
 	if _, _, err := b.run(t.Context()); err == nil || !strings.Contains(err.Error(), "soon") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A time of day that passes while the command loads or calibrates has passed; it is not that of the next day.
+func TestATimeOfDayCountsFromTheStartOfTheCommand(t *testing.T) {
+	start := time.Date(2026, 1, 2, 6, 59, 0, 0, time.UTC)
+	for want, until := range map[string][2]string{
+		"2026-01-02T07:00:00Z": {"", "07:00"},
+		"2026-01-03T06:00:00Z": {"06:00", "07:00"},
+		"0001-01-01T00:00:00Z": {"", ""},
+	} {
+		flag, err := plan.Deadline(until[0], start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Options{Started: start, Until: flag}.until(&plan.Plan{Until: until[1]})
+		if err != nil || got.Format(time.RFC3339) != want {
+			t.Errorf("flag %q, campaign %q: %v, %v; want %s", until[0], until[1], got, err, want)
+		}
 	}
 }
 

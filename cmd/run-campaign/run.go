@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -66,9 +65,8 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("--progress: %w", err)}
 	}
-	start := time.Now()
 	o := f.options()
-	if o.Until, err = deadline(f.until, "", start); err != nil {
+	if o.Until, err = plan.Deadline(f.until, o.Started); err != nil {
 		return &usageError{fmt.Errorf("--until: %w", err)}
 	}
 	if f.timeout < 0 {
@@ -81,9 +79,6 @@ func runCampaign(c *cobra.Command, file string, f runFlags) error {
 		return err
 	}
 	o.Campaign = text
-	if o.Until, err = deadline(f.until, p.Until, start); err != nil {
-		return err
-	}
 	if err := useKernelsOf(c, p); err != nil {
 		return err
 	}
@@ -205,14 +200,8 @@ var errFailedUnits = fmt.Errorf("some units failed: %w", errReported)
 func (f *runFlags) options() runner.Options {
 	return runner.Options{
 		Command: "run-campaign " + strings.Join(os.Args[1:], " "), Only: f.only, RetryFailed: f.retryFailed,
-		AllowEnvironmentChange: f.allowEnvironmentChange, DryRun: f.dryRun, Timeout: f.timeout,
+		AllowEnvironmentChange: f.allowEnvironmentChange, DryRun: f.dryRun, Timeout: f.timeout, Started: time.Now(),
 	}
-}
-
-// deadline is when to stop, as the flag says, or else as the campaign does. A time of day is the next one after the start of the
-// command, so that one which passes while models are hashed or calibrated is not taken for that of the next day.
-func deadline(flag, campaign string, start time.Time) (time.Time, error) {
-	return plan.Deadline(cmp.Or(flag, campaign), start)
 }
 
 // openRun opens the run directory, making it unless nothing is to be written.

@@ -101,21 +101,6 @@ func TestACampaignThatIsEditedDuringItsCalibrationIsNotRun(t *testing.T) {
 	}
 }
 
-// A time of day that passes while the command loads or calibrates has passed; it is not that of the next day.
-func TestATimeOfDayCountsFromTheStartOfTheCommand(t *testing.T) {
-	start := time.Date(2026, 1, 2, 6, 59, 0, 0, time.UTC)
-	for want, until := range map[string][2]string{
-		"2026-01-02T07:00:00Z": {"", "07:00"},
-		"2026-01-03T06:00:00Z": {"06:00", "07:00"},
-		"0001-01-01T00:00:00Z": {"", ""},
-	} {
-		got, err := deadline(until[0], until[1], start)
-		if err != nil || got.Format(time.RFC3339) != want {
-			t.Errorf("flag %q, campaign %q: %v, %v; want %s", until[0], until[1], got, err, want)
-		}
-	}
-}
-
 func TestADryRunRefusesWhatTheRunWouldRefuse(t *testing.T) {
 	work := t.TempDir()
 	file, dir := filepath.Join(work, "campaign.yaml"), filepath.Join(work, "run")
