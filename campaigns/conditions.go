@@ -83,13 +83,11 @@ func (c *Campaign) conditionsOf(s Stage, i int) []condition {
 			add(at("stages", i, plan.KV, "contexts", j), plan.Condition{Name: fmt.Sprintf("kv %d", n), Stage: plan.KV, Context: n})
 		}
 	case s.Perplexity != nil:
-		x := s.Perplexity
-		add(at("stages", i, plan.Perplexity), c.textCondition(plan.Perplexity, x.Text, x.Context, x.Chunks))
+		add(at("stages", i, plan.Perplexity), c.textCondition(plan.Perplexity, s.Perplexity))
 	case s.KLDivergence != nil:
-		x := s.KLDivergence
-		cond := c.textCondition(plan.KLDivergence, x.Text, x.Context, x.Chunks)
-		if x.LogitsFormat != eval.LogitsUpstream.String() {
-			cond.Name, cond.LogitsFormat = cond.Name+" "+x.LogitsFormat, x.LogitsFormat
+		cond := c.textCondition(plan.KLDivergence, &s.KLDivergence.Perplexity)
+		if format := s.KLDivergence.LogitsFormat; format != eval.LogitsUpstream.String() {
+			cond.Name, cond.LogitsFormat = cond.Name+" "+format, format
 		}
 		add(at("stages", i, plan.KLDivergence), cond)
 	case s.HellaSwag != nil:
@@ -102,9 +100,9 @@ func (c *Campaign) conditionsOf(s Stage, i int) []condition {
 	return out
 }
 
-func (c *Campaign) textCondition(stage, text string, context, chunks int) plan.Condition {
-	name := fmt.Sprintf("%s %s c%d%s", stage, c.inputName(text), context, limitName(chunks))
-	return plan.Condition{Name: name, Stage: stage, Input: c.resolvePath(text), Context: context, Chunks: chunks}
+func (c *Campaign) textCondition(stage string, x *Perplexity) plan.Condition {
+	name := fmt.Sprintf("%s %s c%d%s", stage, c.inputName(x.Text), x.Context, limitName(x.Chunks))
+	return plan.Condition{Name: name, Stage: stage, Input: c.resolvePath(x.Text), Context: x.Context, Chunks: x.Chunks}
 }
 
 func (c *Campaign) tasksCondition(stage string, t *Tasks) plan.Condition {

@@ -63,6 +63,11 @@ func rulesOf(f reflect.StructField) rules {
 
 func keyOf(f reflect.StructField) string { return f.Tag.Get("yaml") }
 
+// fieldsOf are the fields that have keys: those of an embedded type too.
+func fieldsOf(t reflect.Type) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool { return f.Anonymous })
+}
+
 // decode fills v, which must be settable, from n and notes everything in it that does not fit.
 func (d *document) decode(n *yaml.Node, v reflect.Value, p path, r rules) {
 	d.values[p] = n
@@ -105,8 +110,7 @@ func (d *document) decodeStruct(n *yaml.Node, v reflect.Value, p path) {
 	}
 	fields := map[string]reflect.StructField{}
 	var known []string
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
+	for _, f := range fieldsOf(v.Type()) {
 		fields[keyOf(f)] = f
 		known = append(known, keyOf(f))
 	}

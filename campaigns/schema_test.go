@@ -130,8 +130,8 @@ func TestSchemaDescribesEveryKey(t *testing.T) {
 				t.Errorf("%s: key %q has no description", typ.Name(), key)
 			}
 		}
-		for i := range typ.NumField() {
-			want = append(want, keyOf(typ.Field(i)))
+		for _, f := range fieldsOf(typ) {
+			want = append(want, keyOf(f))
 		}
 		slices.Sort(keys)
 		slices.Sort(want)

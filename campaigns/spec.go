@@ -234,12 +234,7 @@ type Perplexity struct {
 
 // Divergence reads a text beside the base.
 type Divergence struct {
-	// A text file relative to the campaign file, or builtin:NAME.
-	Text string `yaml:"text" jsonschema:"required"`
-	// Tokens of a chunk; its second half is scored.
-	Context int `yaml:"context" jsonschema:"minimum=8,maximum=16777216,default=512"`
-	// At most so many chunks; default: all.
-	Chunks int `yaml:"chunks" jsonschema:"minimum=1,maximum=16777216"`
+	Perplexity
 	// How the base's log-probabilities are kept: upstream, in 16 bits, as llama-perplexity does; or float32, exact, in twice the space.
 	LogitsFormat string `yaml:"logits_format" jsonschema:"enum=upstream,enum=float32,default=upstream"`
 }
